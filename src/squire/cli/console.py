@@ -1,0 +1,41 @@
+"""Where commands print: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+# No emoji: a label may well be called ":cat:".
+out = Console(emoji=False)
+errors = Console(stderr=True, emoji=False)
+
+
+def print_json(data: object) -> None:
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+class Bar:
+    """One bar, fed by whatever form of progress the work reports."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress, self._task = progress, progress.add_task(title, total=None)
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+    def stage(self, title: str, done: int, total: int | None) -> None:
+        """Work of several stages, or of several files."""
+        self._progress.update(self._task, description=title, completed=done, total=total)
+
+
+@contextmanager
+def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Bar]:
+    """A bar on standard error that goes away when the work is done."""
+    count = DownloadColumn() if unit_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        yield Bar(progress, title)

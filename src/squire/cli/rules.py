@@ -1,0 +1,262 @@
+"""`squire mine` and `squire rules …`: rules that one can mine, read and judge."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from squire.cli.console import errors, out, print_json, progress_bar
+from squire.cli.data import AsJson, Source, open_graph
+from squire.errors import SettingError
+from squire.evaluate.baselines import TailFrequency, evaluate_frequency, evaluate_rules
+from squire.graph.graph import Graph
+from squire.graph.names import Names
+from squire.rules.apply import Candidates, Grounding, RuleEngine, maximum
+from squire.rules.mine import MiningOptions, mine_rules
+from squire.rules.rule import NONE, Rules
+from squire.rules.sidecar import Sidecar
+from squire.rules.text import read_rules, write_rules
+
+app = typer.Typer(help="Read and judge mined rules.", no_args_is_help=True)
+DEFAULTS = MiningOptions()
+
+RuleFilePath = Annotated[Path, typer.Argument(help="A rule file, ours or AnyBURL's.")]
+GraphOption = Annotated[str | None, typer.Option(help="The rules' graph, if the file does not tell.")]
+
+
+def mine(
+    source: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The rule file to write, e.g. rules.tsv.")],
+    length: Annotated[int, typer.Option(help="Longest body of a closed rule, 1 to 3.")] = DEFAULTS.length,
+    support: Annotated[
+        int, typer.Option(help="Facts that a closed rule must predict rightly.")
+    ] = DEFAULTS.min_support,
+    confidence: Annotated[
+        float, typer.Option(help="Share of a closed rule's predictions that must be right.")
+    ] = DEFAULTS.min_confidence,
+    constants: Annotated[bool, typer.Option(help="Also mine rules with constants.")] = DEFAULTS.constants,
+    constant_support: Annotated[int, typer.Option(help="The same for rules with constants.")] = (
+        DEFAULTS.constant_support
+    ),
+    constant_confidence: Annotated[float, typer.Option(help="The same for rules with constants.")] = (
+        DEFAULTS.constant_confidence
+    ),
+    budget: Annotated[float, typer.Option(help="Steps for each length; beyond it counts are estimates.")] = (
+        DEFAULTS.budget
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the estimates.")] = DEFAULTS.seed,
+    threads: Annotated[int | None, typer.Option(help="By default one a core.")] = None,
+) -> None:
+    """Mine rules from the train split, in AnyBURL's file format. Ctrl-C keeps what was found."""
+    options = MiningOptions(
+        length, support, confidence, constants, constant_support, constant_confidence, budget, seed, threads
+    )
+    graph = open_graph(source)
+    started = time.perf_counter()
+    with progress_bar("mining") as show:
+        mined = mine_rules(graph.train, options, show.stage)
+    rules = mined.rules
+    write_rules(rules, graph.names, output)
+    estimated = {int(i) + 1: float(rules.error[i]) for i in np.flatnonzero(rules.error)}
+    Sidecar(source, asdict(options), mined.complete, estimated).save(output)
+    closed = int(np.count_nonzero(rules.is_closed))
+    errors.print(
+        f"{len(rules):,} rules ({closed:,} closed, {len(rules) - closed:,} with constants; "
+        f"{len(estimated):,} with estimated counts) in {time.perf_counter() - started:.1f} s: {output}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if not mined.complete:
+        errors.print("[yellow]interrupted:[/] these are the rules found until then")
+        raise typer.Exit(130)
+
+
+@app.command(epilog="Example: squire rules show rules.tsv --relation 'official language'")
+def show(
+    rules_file: RuleFilePath,
+    relation: Annotated[str | None, typer.Option(help="Only rules that predict this relation.")] = None,
+    graph: GraphOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rules to print, the most trusted first.")] = 20,
+    examples: Annotated[int, typer.Option(min=0, help="Groundings to print for each rule.")] = 1,
+) -> None:
+    """Print rules readably, with example groundings from the graph."""
+    loaded, rules = _open(rules_file, graph)
+    names = loaded.names
+    which = np.arange(len(rules))
+    if relation is not None:
+        which = which[rules.head % loaded.num_relations == names.relation(relation)]
+    which = which[np.argsort(-rules.trust[which], kind="stable")]
+    engine = RuleEngine(rules, loaded.train)
+    for rule in which[:limit].tolist():
+        estimate = f" ± {rules.error[rule]:.2f} (estimate)" if rules.error[rule] else ""
+        out.print(
+            Text.assemble(
+                (f"{rules.confidence[rule]:.2f}{estimate}", "bold cyan"),
+                (f"  {rules.support[rule]:,} of {rules.body_count[rule]:,}  ", "dim"),
+                _readable(rules, rule, names),
+            ),
+            soft_wrap=True,
+        )
+        for text in _examples(engine, loaded, rule, examples):
+            out.print(Text(f"      e.g. {text}", "green"), soft_wrap=True)
+    if len(which) > limit:
+        out.print(f"[dim]… and {len(which) - limit:,} more (--limit)[/]", highlight=False)
+
+
+@app.command(epilog="Example: squire rules answer rules.tsv Austria borders")
+def answer(
+    rules_file: RuleFilePath,
+    head: Annotated[str, typer.Argument(help="The entity that the question is about.")],
+    relation: Annotated[str, typer.Argument(help="The relation whose tail is wanted.")],
+    graph: GraphOption = None,
+    limit: Annotated[int, typer.Option("-k", min=1, help="Answers to print.")] = 5,
+    known: Annotated[
+        bool, typer.Option("--known", help="Also print answers that the graph holds already.")
+    ] = False,
+    inverse: Annotated[bool, typer.Option("--inverse", help="Ask for heads: (?, relation, entity).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer (head, relation, ?) by the rules alone, each answer with its best rule and a path in the graph."""
+    loaded, rules = _open(rules_file, graph)
+    names = loaded.names
+    query = names.entity(head), names.relation(relation) + (loaded.num_relations if inverse else 0)
+    engine = RuleEngine(rules, loaded.train)
+    candidates = engine.answer(np.array([query], np.int32))
+    is_known = np.isin(candidates.answers, loaded.train.tails_of(*query))
+    frequency = TailFrequency(loaded)(query[1])[candidates.answers]
+    ranked = np.lexsort((-frequency, -maximum(candidates)))
+    shown = [i for i in ranked.tolist() if known or not is_known[i]][:limit]
+    rows = [_answer_row(engine, loaded, query, candidates, i, bool(is_known[i])) for i in shown]
+    if as_json:
+        print_json(rows)
+        return
+    question = f"(?, {relation}, {head})" if inverse else f"({head}, {relation}, ?)"
+    out.print(Text(question, "bold"))
+    for place, row in enumerate(rows, 1):
+        mark = ("  in the graph", "dim") if row["known"] else ("", "")
+        trust = (f"  {row['trust']:.2f}", "cyan")
+        out.print(Text.assemble(f"{place:3}. ", (str(row["answer"]), "bold green"), trust, mark), soft_wrap=True)
+        out.print(Text(f"       because {row['path']}", "green"), soft_wrap=True)
+        out.print(Text(f"       by      {row['rule']}", "dim"), soft_wrap=True)
+    if not rows:
+        out.print("no rule gives a new answer", style="yellow")
+
+
+def _answer_row(
+    engine: RuleEngine, graph: Graph, query: tuple[int, int], candidates: Candidates, index: int, known: bool
+) -> dict[str, object]:
+    """What is said of one answer."""
+    tail, rule = int(candidates.answers[index]), int(candidates.rules[index, 0])
+    grounding = engine.grounding(*query, tail, rule)
+    return {
+        "answer": graph.names.shorten(graph.names.entities[tail]),
+        "known": known,
+        "trust": round(float(candidates.trust[index, 0]), 4),
+        "rule": _readable(engine.rules, rule, graph.names),
+        "rules": int(np.count_nonzero(candidates.rules[index] != NONE)),
+        "path": path_text(grounding, graph) if grounding else "",
+    }
+
+
+@app.command(epilog="Example: squire rules evaluate rules.tsv --split valid")
+def evaluate(
+    rules_file: RuleFilePath,
+    graph: GraphOption = None,
+    split: Annotated[str, typer.Option(help="valid or test.")] = "test",
+    side: Annotated[str, typer.Option(help="tail, or both for heads as well.")] = "tail",
+    aggregate: Annotated[str, typer.Option(help="noisy-or or max.")] = "noisy-or",
+    best: Annotated[int, typer.Option(min=1, help="Rules of an answer that count.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """How well the rules rank the held-out answers, beside the tail frequency."""
+    if split not in ("valid", "test"):
+        raise SettingError(f"--split {split}: expected valid or test.")
+    loaded, rules = _open(rules_file, graph)
+    if not len(loaded.triples(split)):
+        raise SettingError(f"--split {split}: {loaded.name} has no such triples.")
+    engine = RuleEngine(rules, loaded.train, best)
+    with progress_bar("ranking") as show_progress:
+        ours = evaluate_rules(loaded, engine, split, side, aggregate, show_progress)
+    rows = [evaluate_frequency(loaded, split, side), ours]
+    if as_json:
+        print_json([row.as_dict() for row in rows])
+        return
+    table = Table("method", "MRR", "Hits@1", "Hits@3", "Hits@10", title=f"{loaded.name}, {split}, {side}")
+    for row in rows:
+        figures = (f"{value:.3f}" for value in (row.mrr, row.hits1, row.hits3, row.hits10))
+        table.add_row(row.signature.method, *figures)
+    out.print(table)
+    for row in rows:
+        out.print(f"[dim]{row.signature}[/]", highlight=False, soft_wrap=True)
+
+
+def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
+    """The graph and the rules, errors of estimates included."""
+    sidecar = Sidecar.load(rules_file)
+    source = graph or (sidecar.graph if sidecar else None)
+    if source is None and rules_file.exists():
+        raise SettingError(f"{rules_file} does not tell its graph. To do: name it with --graph.")
+    loaded = open_graph(source or "world")
+    read = read_rules(rules_file, loaded.names)
+    if read.skipped:
+        errors.print(f"[yellow]{read.skipped:,} rules of other forms left out[/]")
+    if sidecar:
+        for line, error in sidecar.errors.items():
+            if line <= len(read.rules):
+                read.rules.error[line - 1] = error
+    return loaded, read.rules
+
+
+def _readable(rules: Rules, rule: int, names: Names) -> str:
+    """`spouse(X,Y) ⇐ spouse(Y,X)`, with shortened names."""
+    r, c, d = int(rules.head[rule]), int(rules.head_constant[rule]), int(rules.body_constant[rule])
+    body = [b for b in rules.body[rule].tolist() if b != NONE]
+
+    def atom(relation: int, first: str, second: str) -> str:
+        inverse = relation >= rules.num_relations
+        label = names.shorten(names.relations[relation % rules.num_relations])
+        return f"{label}({second}, {first})" if inverse else f"{label}({first}, {second})"
+
+    if c == NONE:
+        places = ["X", *"AB"[: len(body) - 1], "Y"]
+        atoms = [atom(b, places[i], places[i + 1]) for i, b in enumerate(body)]
+        return f"{atom(r, 'X', 'Y')} ⇐ {' ∧ '.join(atoms)}"
+    variable = "X" if r < rules.num_relations else "Y"
+    end = "anything" if d == NONE else names.shorten(names.entities[d])
+    return f"{atom(r, variable, names.shorten(names.entities[c]))} ⇐ {atom(body[0], variable, end)}"
+
+
+def _examples(engine: RuleEngine, graph: Graph, rule: int, count: int) -> list[str]:
+    """Train facts that the rule predicts rightly, with their grounding."""
+    r, c = int(engine.rules.head[rule]), int(engine.rules.head_constant[rule])
+    edges = graph.train
+    found: list[str] = []
+    for edge in np.flatnonzero(edges.relations == r).tolist():
+        head, tail = int(edges.heads[edge]), int(edges.tails[edge])
+        if len(found) == count:
+            break
+        if c in (NONE, tail) and (grounding := engine.grounding(head, r, tail, rule)):
+            names = graph.names
+            goal = names.shorten(names.entities[head]), names.shorten(names.entities[tail])
+            relation = names.shorten(names.relations[r % graph.num_relations])
+            fact = (goal[0], relation, goal[1]) if r < graph.num_relations else (goal[1], relation, goal[0])
+            found.append(f"{' '.join(fact)}: {path_text(grounding, graph)}")
+    return found
+
+
+def path_text(grounding: Grounding, graph: Graph) -> str:
+    """`Austria ─borders→ Germany ─official language→ German`."""
+    names, n = graph.names, graph.num_relations
+    text = names.shorten(names.entities[grounding.entities[0]])
+    for relation, entity in zip(grounding.relations, grounding.entities[1:], strict=True):
+        label = names.shorten(names.relations[relation % n])
+        text += f" ─{label}→ " if relation < n else f" ←{label}─ "
+        text += names.shorten(names.entities[entity])
+    return text

@@ -1,0 +1,144 @@
+"""A knowledge graph: names, the train edges, and the held-out triples. Immutable; saved as one file.
+
+The file is a safetensors file: arrays and a little JSON, nothing that runs when it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from squire.errors import DataError
+from squire.graph.names import Labels, Names
+from squire.graph.store import Adjacency, Ids, frozen, sort_unique
+from squire.graph.streams import replacing
+
+SPLITS = ("train", "valid", "test")
+FILE_SUFFIX = ".graph"
+FILE_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """What is known (`train`) and what was held out; heads, relations and tails are ids into `names`."""
+
+    name: str  # of the dataset, for signatures; no part of equality
+    names: Names
+    train: Adjacency
+    valid: Ids  # (triple, 3), sorted, distinct
+    test: Ids  # (triple, 3), sorted, distinct
+
+    @classmethod
+    def build(cls, name: str, names: Names, splits: Mapping[str, Ids]) -> Graph:
+        """From triples of ids by split; a split left out is empty."""
+        size = len(names.entities), len(names.relations)
+        none = np.empty((0, 3), np.int32)
+        held_out = (sort_unique(splits.get(split, none), *size) for split in SPLITS[1:])
+        return cls(name, names, Adjacency.build(splits.get("train", none), *size), *held_out)
+
+    @property
+    def num_entities(self) -> int:
+        return len(self.names.entities)
+
+    @property
+    def num_relations(self) -> int:
+        """Without inverses."""
+        return len(self.names.relations)
+
+    def triples(self, split: str) -> Ids:
+        """The triples of a split, sorted by head, relation, tail.  (triple, 3)"""
+        return {"train": self.train.triples, "valid": self.valid, "test": self.test}[split]
+
+    def known(self, *splits: str) -> Adjacency:
+        """The edges of these splits together: the filter of a ranking."""
+        if splits == ("train",):
+            return self.train
+        together = np.concatenate([self.triples(split) for split in splits])
+        return Adjacency.build(together, self.num_entities, self.num_relations)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Graph)
+            and self.names.entities == other.names.entities
+            and self.names.relations == other.names.relations
+            and self.train == other.train
+            and np.array_equal(self.valid, other.valid)
+            and np.array_equal(self.test, other.test)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def save(self, path: Path) -> None:
+        """Write everything to one file, whole or not at all."""
+        arrays = {
+            "train.offsets": self.train.offsets,
+            "train.relations": self.train.relations,
+            "train.tails": self.train.tails,
+            "valid": self.valid,
+            "test": self.test,
+        }
+        for kind, labels in (("entities", self.names.entities), ("relations", self.names.relations)):
+            arrays[f"{kind}.offsets"], arrays[f"{kind}.text"] = _label_arrays(labels.array)
+        about = {
+            "squire_graph": str(FILE_VERSION),
+            "name": self.name,
+            "prefixes": json.dumps(dict(self.names.prefixes)),
+        }
+        with replacing(path) as temporary:
+            save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, temporary, about)
+
+    @classmethod
+    def load(cls, path: Path) -> Graph:
+        """Inverse of `save`."""
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = file.metadata() or {}
+                _check_version(path, about.get("squire_graph"))
+                arrays = {key: frozen(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
+            entities, relations = (
+                Labels(_label_array(arrays[f"{kind}.offsets"], arrays[f"{kind}.text"]), singular)
+                for kind, singular in (("entities", "entity"), ("relations", "relation"))
+            )
+            edges = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
+            train = Adjacency(len(entities), len(relations), *edges)
+            names = Names(entities, relations, json.loads(about["prefixes"]))
+            return cls(about["name"], names, train, arrays["valid"], arrays["test"])
+        except (SafetensorError, KeyError, ValueError, pa.ArrowInvalid) as error:
+            raise DataError(
+                f"{path}: not a whole graph file ({error}). To do: convert the source again with "
+                f"'squire data convert'."
+            ) from None
+
+
+def _check_version(path: Path, version: str | None) -> None:
+    if version is None:
+        raise DataError(f"{path}: a safetensors file, but not a graph saved by squire.")
+    if int(version) > FILE_VERSION:
+        raise DataError(
+            f"{path}: written by a newer squire (graph file version {version}, this one reads up to "
+            f"{FILE_VERSION}). To do: upgrade squire-kg."
+        )
+
+
+def _label_arrays(labels: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Arrow's own buffers as arrays: (label + 1) offsets and the UTF-8 text."""
+    if len(labels) == 0:
+        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+    labels = pa.concat_arrays([labels]) if labels.offset else labels
+    _, offsets, text = labels.buffers()
+    ends = np.frombuffer(offsets, np.int64, count=len(labels) + 1)
+    return ends, np.frombuffer(text, np.uint8, count=int(ends[-1]))
+
+
+def _label_array(offsets: np.ndarray, text: np.ndarray) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    labels = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    labels.validate(full=True)  # offsets that lead out of the text would end in a crash, not in an exception
+    return labels

@@ -1,0 +1,128 @@
+"""Labels and their ids, apart from the graph: ids are ranks in the sorted labels, so they are stable.
+
+Labels live in one Arrow buffer, not in a million Python strings: a look-up by id is one read, a look-up by
+label one binary search (UTF-8 sorts bytes as Unicode sorts code points).
+
+This module knows neither triples nor files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import overload
+
+import pyarrow as pa
+from rapidfuzz import fuzz, process
+
+from squire.errors import UnknownName
+
+# Namespaces that RDF files use without declaring them (N-Triples cannot), shortened for display only.
+WELL_KNOWN_PREFIXES = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "schema": "http://schema.org/",
+    "dbr": "http://dbpedia.org/resource/",
+    "dbo": "http://dbpedia.org/ontology/",
+    "wd": "http://www.wikidata.org/entity/",
+    "wdt": "http://www.wikidata.org/prop/direct/",
+}
+
+
+class Labels(Sequence[str]):
+    """Distinct labels in sorted order; a label's id is its position."""
+
+    def __init__(self, labels: Iterable[str] | pa.Array, kind: str) -> None:
+        array = labels if isinstance(labels, pa.Array) else pa.array(sorted(set(labels)), pa.large_string())
+        self.array: pa.Array = array  # large_string, sorted, distinct
+        self.kind = kind  # "entity" or "relation", for messages
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return list(self.array[index].to_pylist())
+        return str(self.array[int(index)].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.array.to_pylist())
+
+    def find(self, label: str) -> int | None:
+        """The id of a label, or None."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self[middle] < label:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self[low] == label else None
+
+    def __contains__(self, label: object) -> bool:
+        return isinstance(label, str) and self.find(label) is not None
+
+    def nearest(self, label: str, count: int = 3) -> list[str]:
+        """The labels most like `label`, best first."""
+        found = process.extract(label.casefold(), self._folded, scorer=fuzz.WRatio, limit=count, score_cutoff=60)
+        return [self[position] for _, _, position in found]
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [label.casefold() for label in self]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Labels) and bool(self.array.equals(other.array))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Names:
+    """The labels of a graph's entities and relations, and how to show them."""
+
+    entities: Labels
+    relations: Labels
+    prefixes: Mapping[str, str] = field(default_factory=dict)  # prefix -> namespace, from RDF input
+
+    def entity(self, label: str) -> int:
+        """The id of an entity by its label or its shortened form."""
+        return self._id(self.entities, label)
+
+    def relation(self, label: str) -> int:
+        """The id of a relation by its label or its shortened form."""
+        return self._id(self.relations, label)
+
+    def _id(self, labels: Labels, label: str) -> int:
+        for candidate in (label, self.expand(label)):
+            found = labels.find(candidate)
+            if found is not None:
+                return found
+        raise UnknownName(labels.kind, label, [self.shorten(near) for near in labels.nearest(label)])
+
+    def shorten(self, label: str) -> str:
+        """`http://www.w3.org/2002/07/owl#sameAs` -> `owl:sameAs`; anything without a known namespace stays."""
+        if "://" not in label and not label.startswith("urn:"):
+            return label
+        matches = [(ns, prefix) for prefix, ns in self._all_prefixes.items() if label.startswith(ns)]
+        namespace, prefix = max(matches, key=lambda match: len(match[0]), default=("", ""))
+        local = label[len(namespace) :]
+        return f"{prefix}:{local}" if namespace and local else label
+
+    def expand(self, short: str) -> str:
+        """Inverse of `shorten`."""
+        prefix, colon, local = short.partition(":")
+        namespace = self._all_prefixes.get(prefix) if colon else None
+        return f"{namespace}{local}" if namespace else short
+
+    @cached_property
+    def _all_prefixes(self) -> dict[str, str]:
+        return {**WELL_KNOWN_PREFIXES, **self.prefixes}

@@ -1,0 +1,139 @@
+"""Which answers a rule set gives to `(head, relation, ?)`, by which rules, along which path.
+
+Works on ids and arrays. How answers are ranked among others, and against what, is the business of evaluation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from squire.graph.store import Adjacency, Ids, Offsets
+from squire.rules import apply_kernels as kernels
+from squire.rules.rule import NONE, ClosedIndex, Rules
+
+Scores = npt.NDArray[np.float64]
+QUERIES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The answers to some queries, each with its most trusted rules."""
+
+    offsets: Offsets  # (query + 1)
+    answers: Ids  # (answer)
+    rules: Ids  # (answer, best): positions in the rule set, most trusted first, then NONE
+    trust: Scores  # (answer, best): of these rules, then 0
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of(self, query: int) -> slice:
+        return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """One instance of a rule: the edges walked, and where they lead."""
+
+    relations: tuple[int, ...]  # edge relations
+    entities: tuple[int, ...]  # one more than relations
+
+
+class RuleEngine:
+    """A rule set made ready to answer queries on one graph."""
+
+    def __init__(self, rules: Rules, adjacency: Adjacency, best: int = 5) -> None:
+        self.rules, self.adjacency, self.best = rules, adjacency, best
+        closed = ClosedIndex.of(rules)
+        self._closed = (closed.offsets, closed.body, closed.trust, closed.rule)
+        self._constant = _constant_index(rules, adjacency)
+        self._graph = (adjacency.offsets, adjacency.relations, adjacency.tails)
+        starts = np.unique(adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.heads)
+        relation, entity = np.divmod(starts, max(adjacency.num_entities, 1))
+        offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
+        self._starts = (entity.astype(np.int32), offsets.astype(np.int64))
+
+    def answer(self, queries: Ids) -> Candidates:
+        """The candidates of all queries, on one thread.  queries: (query, 2) head and edge relation"""
+        n = self.adjacency.num_entities
+        scratch = np.full((5, n), -1, np.int64)
+        answers, token = np.empty(n, np.int32), 0
+        top_rules, top_trust = np.empty((n, self.best), np.int32), np.empty((n, self.best))
+        parts: list[tuple[Ids, Ids, Scores]] = []
+        index: tuple[Any, ...] = (*self._closed, *self._constant, *self._starts, *self._graph)
+        for head, relation in queries.tolist():
+            arguments = (head, relation, self.best, *index, scratch, token, answers, top_rules, top_trust)
+            count, token = kernels.apply_query(*arguments)
+            order = np.argsort(answers[:count], kind="stable")
+            parts.append((answers[order], top_rules[order], top_trust[order]))
+        offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
+        columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [
+            answers[:0], top_rules[:0], top_trust[:0]
+        ]  # fmt: skip
+        return Candidates(offsets.astype(np.int64), *columns)
+
+    def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Candidates]:
+        """The same for any number of queries, a block of them at a time and in order, on several threads."""
+        blocks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
+        workers = threads or os.cpu_count() or 1
+        with ThreadPoolExecutor(workers) as pool:
+            # A few blocks ahead keep the threads busy; all of them at once would fill the memory.
+            ahead = [pool.submit(self.answer, block) for block in blocks[: 2 * workers]]
+            for i in range(len(blocks)):
+                result = ahead.pop(0).result()
+                if i + 2 * workers < len(blocks):
+                    ahead.append(pool.submit(self.answer, blocks[i + 2 * workers]))
+                yield result
+
+    def grounding(self, head: int, relation: int, answer: int, rule: int) -> Grounding | None:
+        """One path by which a rule gives an answer: for a closed rule from head to answer."""
+        rules = self.rules
+        body = [b for b in rules.body[rule].tolist() if b != NONE]
+        if rules.is_closed[rule]:
+            if relation != rules.head[rule]:  # the query is about the inverse: walk the mirror image
+                body = [self.adjacency.inverse(b) for b in reversed(body)]
+            path = np.empty(len(body), np.int32)
+            found = kernels.ground(head, answer, np.array(body, np.int32), len(body), *self._graph, path)
+            return Grounding(tuple(body), (head, *path.tolist())) if found else None
+        forward = relation == rules.head[rule] and answer == rules.head_constant[rule]
+        x, constant = (head, answer) if forward else (answer, head)
+        ends = self.adjacency.tails_of(x, body[0])
+        allowed = ends[(ends != x) & ((ends != constant) | (body[0] != rules.head[rule]))]
+        if rules.body_constant[rule] != NONE:
+            allowed = allowed[allowed == rules.body_constant[rule]]
+        return Grounding((body[0],), (x, int(allowed[0]))) if len(allowed) else None
+
+
+def _constant_index(rules: Rules, adjacency: Adjacency) -> tuple[Any, ...]:
+    """Constant rules twice: by head and body, and by head and what they predict."""
+    which = np.flatnonzero(~rules.is_closed)
+    columns = (rules.head, rules.body[:, 0], rules.head_constant, rules.body_constant)
+    table = np.stack([*(column[which].astype(np.int64) for column in columns), which], axis=1)
+    n, width = adjacency.num_entities, adjacency.num_entities + 1
+    body_key = (table[:, 0] * 2 * rules.num_relations + table[:, 1]) * width + table[:, 3] + 1
+    target_key = table[:, 0] * n + table[:, 2]
+    by_body, by_target = np.argsort(body_key, kind="stable"), np.argsort(target_key, kind="stable")
+    return by_body, body_key[by_body], by_target, target_key[by_target], table, rules.trust[which]
+
+
+# --------------------------------------------------------------------------------------------------- aggregation
+
+
+def noisy_or(candidates: Candidates) -> Scores:
+    """The probability that at least one of the rules is right, as if they were independent.  (answer)"""
+    return np.asarray(1 - np.prod(1 - candidates.trust, axis=1))
+
+
+def maximum(candidates: Candidates) -> Scores:
+    """Ordinals in the order of the best rule, ties broken by the next, as AnyBURL does.  (answer)"""
+    if not len(candidates.answers):
+        return np.empty(0)
+    ordinals = np.unique(candidates.trust, axis=0, return_inverse=True)[1]
+    return np.asarray(ordinals.reshape(-1) + 1.0)

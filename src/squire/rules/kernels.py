@@ -1,0 +1,99 @@
+"""Looking up edges and walking bodies, only @njit: arrays in, arrays out, nothing optional.
+
+Everywhere `offsets, relations, tails` is an `Adjacency`, and a grounding is a simple path: no entity occurs in it
+twice. So X ≠ Y, and for bodies of two atoms or more no grounding can use the very triple it predicts; for one
+atom that is the trivial body, which is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+Array = Any  # numba infers the types; the shapes stand at the arguments
+
+
+@njit(cache=True, nogil=True)
+def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[int, int]:
+    """The slice of edges of (head, relation)."""
+    low, high = offsets[head], offsets[head + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if relations[middle] < relation:
+            low = middle + 1
+        else:
+            high = middle
+    first = low
+    high = offsets[head + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if relations[middle] <= relation:
+            low = middle + 1
+        else:
+            high = middle
+    return first, low
+
+
+@njit(cache=True, nogil=True)
+def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
+    """First position in low:high whose value is not below `value`."""
+    while low < high:
+        middle = (low + high) // 2
+        if sorted_values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def has_edge(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
+    low, high = span(offsets, relations, head, relation)
+    at = lower_bound(tails, low, high, tail)
+    return at < high and tails[at] == tail
+
+
+@njit(cache=True, nogil=True)
+def reach(
+    x: int,
+    prefix: Array,  # (MAX_LENGTH): the body's relations; all but the last of them are walked
+    length: int,
+    offsets: Array,
+    relations: Array,
+    tails: Array,
+    seen: Array,  # (entity): scratch, the token of the walk that last reached it
+    via: Array,  # (entity): scratch, the entity before it, or -1 if there are several
+    token: int,
+    ends: Array,  # (entity): receives where the walk stands before its last hop
+) -> tuple[int, int]:
+    """Walk all but the last hop of a body from X. Gives the number of ends and of steps.
+
+    A last hop from end b to y is a simple path if y is neither X nor b nor `via[b]`.
+    """
+    if length == 1:
+        ends[0], via[x] = x, x
+        return 1, 1
+    count, steps = 0, 0
+    low, high = span(offsets, relations, x, prefix[0])
+    for edge in range(low, high):
+        a = tails[edge]
+        if a == x:
+            continue
+        if length == 2:
+            ends[count], via[a] = a, x
+            count += 1
+            continue
+        low2, high2 = span(offsets, relations, a, prefix[1])
+        steps += high2 - low2
+        for edge2 in range(low2, high2):
+            b = tails[edge2]
+            if b == x or b == a:
+                continue
+            if seen[b] != token:
+                seen[b], via[b] = token, a
+                ends[count] = b
+                count += 1
+            elif via[b] != a:
+                via[b] = -1
+    return count, steps + high - low + 1

@@ -1,0 +1,383 @@
+"""Counting for the miner, only @njit: support, body counts, rules with constants. See `kernels` for the terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from squire.rules.kernels import has_edge, lower_bound, reach, span
+
+Array = Any
+
+# A neighbour list is scanned unless the other end's is this many times shorter: a binary search costs more a step.
+SEARCH_FACTOR = 8
+
+
+# ---------------------------------------------------------------------------- support: which bodies link X to Y
+
+
+@njit(cache=True, nogil=True)
+def count_support(
+    pairs: Array,  # (pair, 2): X and Y of triples of one relation
+    length: int,
+    num_relations: int,
+    offsets: Array,
+    relations: Array,
+    tails: Array,
+    pair_relations: Array,  # (edge): the same edges sorted by head, tail, relation
+    pair_tails: Array,
+) -> tuple[Array, Array]:
+    """How many of the pairs each body of this length links: keys (b1 · 2R + b2) · 2R + b3, and counts.
+
+    From X one hop, from Y one hop, and the edges between: never more than two hops are walked. One hash table does
+    the counting and, by the pair that last touched an entry, the counting once a pair.
+    """
+    num_entities = len(offsets) - 1
+    near_y = np.full(num_entities, -1)  # the pair for whose Y this entity is a neighbour
+    first, stop = np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64)  # its edges from Y
+    keys, counts, last = np.full(4096, np.int64(-1)), np.zeros(4096, np.int32), np.zeros(4096, np.int32)
+    used = 0
+    for pair in range(len(pairs)):
+        x, y = pairs[pair, 0], pairs[pair, 1]
+        if x == y:
+            continue
+        position = offsets[y]
+        while position < offsets[y + 1]:
+            b = pair_tails[position]
+            near_y[b], first[b] = pair, position
+            while position < offsets[y + 1] and pair_tails[position] == b:
+                position += 1
+            stop[b] = position
+        while True:
+            used += _link_pair(
+                x, y, pair, length, num_relations, offsets, relations, tails, pair_relations, pair_tails,
+                near_y, first, stop, keys, counts, last, len(keys) // 2 - used,
+            )  # fmt: skip
+            if 2 * used < len(keys):
+                break
+            # Full in the middle of a pair: doing it again is harmless, since a pair counts once. Growing here
+            # and not inside keeps the inner loops free of reference counts (3× faster).
+            keys, counts, last = _grown(keys, counts, last)
+    found = np.flatnonzero(keys >= 0)
+    return keys[found], counts[found]
+
+
+@njit(cache=True, nogil=True)
+def _link_pair(
+    x: int,
+    y: int,
+    pair: int,
+    length: int,
+    num_relations: int,
+    offsets: Array,
+    relations: Array,
+    tails: Array,
+    pair_relations: Array,
+    pair_tails: Array,
+    near_y: Array,  # (entity)
+    first: Array,
+    stop: Array,
+    keys: Array,  # (slot): the hash table
+    counts: Array,
+    last: Array,
+    room: int,  # entries that may still be added
+) -> int:
+    """Count the bodies between X and Y; gives how many are new in the table, and stops when there is no room."""
+    base = 2 * num_relations
+    new = 0
+    degree_y = offsets[y + 1] - offsets[y]
+    for edge in range(offsets[x], offsets[x + 1]):
+        a, b1 = tails[edge], np.int64(relations[edge])
+        if a == x:
+            continue
+        if length == 1:
+            if a == y:
+                new += _touch(keys, counts, last, b1 * base * base, pair)
+        elif length == 2:
+            if a != y and near_y[a] == pair:
+                for e in range(first[a], stop[a]):
+                    key = (b1 * base + _turned(pair_relations[e], num_relations)) * base
+                    new += _touch(keys, counts, last, key, pair)
+                    if new >= room:
+                        return new
+        elif a == y:
+            continue
+        elif offsets[a + 1] - offsets[a] <= SEARCH_FACTOR * degree_y:
+            for middle in range(offsets[a], offsets[a + 1]):
+                b = tails[middle]
+                if near_y[b] != pair or b == x or b == y or b == a:
+                    continue
+                start = (b1 * base + relations[middle]) * base
+                for e in range(first[b], stop[b]):
+                    new += _touch(keys, counts, last, start + _turned(pair_relations[e], num_relations), pair)
+                    if new >= room:
+                        return new
+        else:
+            for e in range(offsets[y], offsets[y + 1]):
+                b = pair_tails[e]
+                if b == x or b == y or b == a:
+                    continue
+                middle = lower_bound(pair_tails, offsets[a], offsets[a + 1], b)
+                while middle < offsets[a + 1] and pair_tails[middle] == b:
+                    key = (b1 * base + pair_relations[middle]) * base
+                    new += _touch(keys, counts, last, key + _turned(pair_relations[e], num_relations), pair)
+                    if new >= room:
+                        return new
+                    middle += 1
+    return new
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _turned(relation: int, num_relations: int) -> int:
+    return relation + num_relations if relation < num_relations else relation - num_relations
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _slot(keys: Array, key: Array) -> Array:
+    """Where `key` is, or where it would go."""
+    mask = len(keys) - 1
+    slot = ((key * np.int64(-7046029254386353131)) >> np.int64(20)) & mask  # Fibonacci hashing
+    while keys[slot] >= 0 and keys[slot] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> int:
+    """Count `key` once for this pair. Gives 1 if it is new in the table, else 0."""
+    slot = _slot(keys, key)
+    new = keys[slot] < 0
+    if new or last[slot] != pair:
+        keys[slot], last[slot] = key, pair
+        counts[slot] += 1
+    return 1 if new else 0
+
+
+@njit(cache=True, nogil=True)
+def _grown(keys: Array, counts: Array, last: Array) -> tuple[Array, Array, Array]:
+    """The same open-addressing table, twice as large."""
+    size = 2 * len(keys)
+    new_keys, new_counts, new_last = (
+        np.full(size, np.int64(-1)),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+    )
+    for old in range(len(keys)):
+        if keys[old] >= 0:
+            slot = _slot(new_keys, keys[old])
+            new_keys[slot], new_counts[slot], new_last[slot] = keys[old], counts[old], last[old]
+    return new_keys, new_counts, new_last
+
+
+# -------------------------------------------------------------------------------- body counts: where bodies lead
+
+
+@njit(cache=True, nogil=True)
+def count_bodies(
+    bodies: Array,  # (body, MAX_LENGTH): all of one length
+    group_offsets: Array,  # (group + 1): bodies of one group are alike but for their last atom
+    length: int,
+    limits: Array,  # (body): a body that gives more pairs than this is of no use
+    starts: Array,  # (edge relation, start): the entities that have such an edge, shuffled, flat
+    start_offsets: Array,
+    pilot: int,  # so many starts tell what the rest will cost
+    budgets: Array,  # (group): steps that it may take
+    offsets: Array,
+    relations: Array,
+    tails: Array,
+    run_starts: Array,  # (run + 1): where the edges of each (head, relation) begin
+    run_offsets: Array,  # (entity + 1): the runs of each head
+) -> tuple[Array, Array, Array, Array]:
+    """Distinct pairs (X, Y) that each body gives; their standard error, 0 if exact; whether it stayed in limits.
+    And for each group the steps that an exact count would take, or 0 if it was one.
+    """
+    num_entities = len(offsets) - 1
+    seen, reached = np.full(num_entities, -1), np.full(num_entities, -1)
+    via, ends = np.zeros(num_entities, np.int64), np.empty(num_entities, np.int64)
+    totals, errors = np.zeros(len(bodies)), np.zeros(len(bodies))
+    alive, costs = np.ones(len(bodies), np.bool_), np.zeros(len(group_offsets) - 1)
+    body_of = np.full(len(start_offsets), -1)
+    run_of, next_run = np.empty(len(run_starts), np.int64), np.empty(len(run_starts), np.int64)
+    ends_of = np.empty(len(run_starts), np.int64)
+    token = 0
+    for group in range(len(group_offsets) - 1):
+        own = slice(group_offsets[group], group_offsets[group + 1])
+        first = bodies[own.start, 0]
+        from_here = starts[start_offsets[first] : start_offsets[first + 1]]
+        totals[own], errors[own], alive[own], costs[group], token = _count_group(
+            from_here, pilot, budgets[group], bodies[own], length, limits[own], offsets, relations, tails,
+            run_starts, run_offsets, seen, via, ends, reached, token, body_of, run_of, next_run, ends_of,
+        )  # fmt: skip
+    return totals, errors, alive, costs
+
+
+@njit(cache=True, nogil=True)
+def _count_group(
+    starts: Array,  # (start)
+    pilot: int,
+    budget: float,
+    bodies: Array,  # (body, MAX_LENGTH): alike but for the last atom
+    length: int,
+    limits: Array,
+    offsets: Array,
+    relations: Array,
+    tails: Array,
+    run_starts: Array,
+    run_offsets: Array,
+    seen: Array,  # scratch, as `reached`, `via`, `ends` (entity)
+    via: Array,
+    ends: Array,
+    reached: Array,
+    token: int,
+    body_of: Array,  # (edge relation): scratch, -1 outside of this function
+    run_of: Array,  # (run): scratch, lists of runs for each body, with `next_run`
+    next_run: Array,
+    ends_of: Array,  # (run): scratch, the end that a listed run leaves from
+) -> tuple[Array, Array, Array, float, int]:
+    """If the pilot shows that all starts cost more than the budget, the rest is estimated from as many starts as
+    it allows. Their number is fixed before they are walked, so the estimate is unbiased.
+    """
+    total, rest, squares = np.zeros(len(bodies)), np.zeros(len(bodies)), np.zeros(len(bodies))
+    alive = np.ones(len(bodies), np.bool_)
+    num_alive, steps, stop, cost = len(bodies), 0, len(starts), 0.0
+    first_run = np.full(len(bodies), -1)
+    for body in range(len(bodies)):
+        body_of[bodies[body, length - 1]] = body
+    for i in range(len(starts)):
+        if i == pilot and steps * (len(starts) / pilot) > budget:
+            stop = min(len(starts), pilot + max(pilot, int(pilot * (budget / steps))))
+            cost = steps * (len(starts) / pilot)
+        if i == stop or num_alive == 0:
+            break
+        x = starts[i]
+        token += 1
+        count, walked = reach(x, bodies[0], length, offsets, relations, tails, seen, via, token, ends)
+        # Sort the last hops by body in one pass over the ends: to look up each body at each end took 6× as long.
+        listed = 0
+        for end in range(count):
+            b = ends[end]
+            walked += run_offsets[b + 1] - run_offsets[b]
+            for run in range(run_offsets[b], run_offsets[b + 1]):
+                body = body_of[relations[run_starts[run]]]
+                if body >= 0 and alive[body]:
+                    run_of[listed], next_run[listed], first_run[body] = run, first_run[body], listed
+                    ends_of[listed] = b
+                    listed += 1
+        for body in range(len(bodies)):
+            at, first_run[body] = first_run[body], -1
+            token += 1
+            pairs = 0
+            while at >= 0:
+                run, b = run_of[at], ends_of[at]
+                walked += run_starts[run + 1] - run_starts[run]
+                for edge in range(run_starts[run], run_starts[run + 1]):
+                    y = tails[edge]
+                    if reached[y] != token and y != x and y != b and y != via[b]:
+                        reached[y] = token
+                        pairs += 1
+                at = next_run[at]
+            total[body] += pairs
+            if i >= pilot:
+                rest[body] += pairs
+                squares[body] += pairs * pairs
+            if alive[body] and total[body] > limits[body]:
+                alive[body] = False
+                num_alive -= 1
+        steps += walked
+    for body in range(len(bodies)):
+        body_of[bodies[body, length - 1]] = -1
+    errors = np.zeros(len(bodies))
+    if stop == len(starts) or num_alive == 0:
+        cost = 0.0
+    else:
+        sampled, unknown = stop - pilot, len(starts) - pilot
+        for body in range(len(bodies)):
+            mean = rest[body] / sampled
+            variance = max(squares[body] / sampled - mean * mean, 0.0) * sampled / max(sampled - 1, 1)
+            total[body] += mean * unknown - rest[body]
+            errors[body] = unknown * np.sqrt(variance / sampled * (1 - sampled / unknown))
+    return total, errors, alive, cost, token
+
+
+# ------------------------------------------------------------------------------------------ rules with constants
+
+
+@njit(cache=True, nogil=True)
+def count_constants(
+    targets: Array,  # (target): attributes (r, c) to predict
+    minimum: int,  # support
+    confidence: float,
+    members: Array,  # (attribute, member): the X of every attribute, flat
+    member_offsets: Array,
+    attribute: Array,  # (edge): the attribute (relation, tail) of every edge
+    attribute_relation: Array,  # (attribute)
+    attribute_tail: Array,
+    bearers: Array,  # (edge relation): how many X have such an edge to another entity
+    offsets: Array,
+    relations: Array,
+    tails: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Rules (r, c) ← (b, d) and (r, c) ← (b, any): target, body, body count, support.
+
+    Bodies are attributes, or `-1 - b` for any A. X is neither c nor the body's entity.
+    """
+    num_attributes = len(member_offsets) - 1
+    together = np.zeros(num_attributes, np.int64)  # X with the target and this attribute
+    with_any = np.zeros(len(bearers), np.int64)  # X with the target and another edge of this relation
+    touched = np.empty(num_attributes, np.int64)
+    out = np.empty((1024, 4), np.int64)
+    size = 0
+    for target in targets:
+        r, c = attribute_relation[target], attribute_tail[target]
+        num_touched = 0
+        only_c = 0  # X whose only edge of relation r, but for a self-loop, is the one to c
+        for m in range(member_offsets[target], member_offsets[target + 1]):
+            x = members[m]
+            previous, own_edges = -1, 0
+            for edge in range(offsets[x], offsets[x + 1]):
+                body, b = attribute[edge], relations[edge]
+                if tails[edge] == x:
+                    continue
+                own_edges += b == r
+                if body == target:
+                    continue
+                if together[body] == 0:
+                    touched[num_touched] = body
+                    num_touched += 1
+                together[body] += 1
+                if b != previous:
+                    with_any[b] += 1
+                    previous = b
+            only_c += own_edges == 1
+        for i in range(num_touched):
+            body = touched[i]
+            support, together[body] = together[body], 0
+            b, d = attribute_relation[body], attribute_tail[body]
+            count = member_offsets[body + 1] - member_offsets[body]
+            if c != d and has_edge(offsets, relations, tails, c, b, d):
+                count -= 1  # X = c is no instance
+            if support >= minimum and support >= confidence * count:
+                out, size = _append(out, size, target, body, count, support)
+            support, with_any[b] = with_any[b], 0
+            if support >= minimum:
+                count = bearers[b] - (only_c if b == r else 0)
+                low, high = span(offsets, relations, c, b)
+                for edge in range(low, high):
+                    if tails[edge] != c:
+                        count -= 1
+                        break
+                if support >= confidence * count:
+                    out, size = _append(out, size, target, -1 - b, count, support)
+    return out[:size, 0], out[:size, 1], out[:size, 2], out[:size, 3]
+
+
+@njit(cache=True, nogil=True)
+def _append(out: Array, size: int, target: int, body: int, count: int, support: int) -> tuple[Array, int]:
+    if size == len(out):
+        grown = np.empty((2 * size, 4), np.int64)
+        grown[:size] = out
+        out = grown
+    out[size, 0], out[size, 1], out[size, 2], out[size, 3] = target, body, count, support
+    return out, size + 1

@@ -1,0 +1,115 @@
+"""`squire mine` and `squire rules …` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from squire.cli import app
+from squire.cli.console import Bar
+from squire.errors import RuleError, SettingError, SquireError
+from squire.graph.io import load_graph
+from squire.rules.sidecar import Sidecar
+from squire.rules.text import read_rules
+
+# Grandparents are parents of parents; one of the five is not in the file.
+FAMILY = [(f"{name}{i}", "parent", f"{name}{i + 1}") for name in "abcde" for i in range(2)]
+FAMILY += [(f"{name}0", "grandparent", f"{name}2") for name in "abcd"]
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    folder = tmp_path / "family"
+    folder.mkdir()
+    (folder / "train.tsv").write_text("".join("\t".join(triple) + "\n" for triple in FAMILY))
+    (folder / "test.tsv").write_text("e0\tgrandparent\te2\n")
+    return folder
+
+
+@pytest.fixture
+def rules(family: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "rules.tsv"
+    run("mine", family, "-o", target)
+    return target
+
+
+def run(*arguments: object, fails_with: type[SquireError] | None = None, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if fails_with:
+        assert isinstance(result.exception, fails_with)
+        return str(result.exception)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_mining_writes_rules_and_how_they_were_made(family: Path, rules: Path) -> None:
+    assert "4\t0.8\tgrandparent(X,Y) <= parent(X,A), parent(A,Y)" in rules.read_text()
+    sidecar = Sidecar.load(rules)
+    assert sidecar
+    assert (sidecar.graph, sidecar.complete) == (str(family), True)
+    assert sidecar.options["length"] == 3
+
+
+def test_show_prints_rules_with_an_example_from_the_graph(rules: Path) -> None:
+    text = run("rules", "show", rules, "--relation", "grandparent", "--limit", 1)
+    assert "grandparent(X, Y) ⇐ parent(X, A) ∧ parent(A, Y)" in text
+    assert "a0 grandparent a2: a0 ─parent→ a1 ─parent→ a2" in text
+
+
+def test_show_names_the_nearest_relation(rules: Path) -> None:
+    words = run("rules", "show", rules, "--relation", "grandparents", fails_with=SquireError)
+    assert "unknown relation 'grandparents'. Nearest: 'grandparent'" in words
+
+
+def test_evaluate_has_the_frequency_row_and_signatures(rules: Path) -> None:
+    frequency, ours = json.loads(run("rules", "evaluate", rules, "--json"))
+    assert frequency["signature"].startswith("family|split:test|side:tail|method:frequency")
+    assert ours["mrr"] == 1.0 > frequency["mrr"]
+    assert "method:rules+frequency|filter:train+valid+test|ties:realistic" in ours["signature"]
+    both = json.loads(run("rules", "evaluate", rules, "--json", "--side", "both", "--aggregate", "max"))
+    assert both[1]["queries"] == 2
+    assert "rules+frequency" in run("rules", "evaluate", rules)
+
+
+def test_a_split_without_triples_is_refused(rules: Path) -> None:
+    assert "has no such triples" in run("rules", "evaluate", rules, "--split", "valid", fails_with=SettingError)
+    assert "expected valid or test" in run("rules", "evaluate", rules, "--split", "tests", fails_with=SettingError)
+    assert "expected tail or both" in run("rules", "evaluate", rules, "--side", "head", fails_with=SettingError)
+    assert "expected max or noisy-or" in run(
+        "rules", "evaluate", rules, "--aggregate", "x", fails_with=SettingError
+    )
+
+
+def test_a_foreign_file_needs_the_graph_by_name(family: Path, rules: Path) -> None:
+    Sidecar.path_of(rules).unlink()
+    assert "name it with --graph" in run("rules", "show", rules, fails_with=SettingError)
+    assert "⇐" in run("rules", "show", rules, "--graph", family)
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    assert "no such file" in run("rules", "show", tmp_path / "no.tsv", fails_with=RuleError)
+
+
+def test_ctrl_c_keeps_the_rules_found_until_then(
+    family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Bar, title: str, done: int, total: int | None) -> None:
+        if title == "bodies of length 3":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "stage", interrupt)
+    target = tmp_path / "some.tsv"
+    assert "interrupted" in run("mine", family, "-o", target, code=130)
+    sidecar = Sidecar.load(target)
+    assert sidecar
+    assert not sidecar.complete
+    found = read_rules(target, load_graph(family).names).rules
+    assert set(found.length.tolist()) == {2}
+
+
+def test_help_has_examples() -> None:
+    for command in (["mine"], ["rules", "show"], ["rules", "evaluate"]):
+        assert "Example: squire" in run(*command, "--help")

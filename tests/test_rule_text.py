@@ -1,0 +1,167 @@
+"""Rules as text: what is written is read back, AnyBURL's own lines are understood, mistakes name file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import fresh_folder, make_graph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from squire.errors import RuleError
+from squire.graph.names import Labels, Names
+from squire.rules.mine import MiningOptions, mine_rules
+from squire.rules.rule import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
+from squire.rules.sidecar import Sidecar
+from squire.rules.text import read_rules, rule_text, write_rules
+
+NAMES = Names(
+    Labels(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),
+    Labels(["borders", "language", "located in (old)"], "relation"),
+)
+BORDERS, LANGUAGE, LOCATED = 0, 1, 2
+INVERSE = 3  # added to a relation
+AUSTRIA, GERMAN, MARTIN, WASHINGTON = 0, 1, 2, 3
+
+# No tab or line end: a line of the file could not hold it. No lone capital: that is a variable.
+labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(
+    lambda text: text.strip() == text and text.upper() != text
+)
+
+
+def one_rule(tmp_path: Path, text: str) -> Rules:
+    path = tmp_path / "rules.tsv"
+    path.write_text(f"10\t4\t0.4\t{text}\n", encoding="utf-8")
+    return read_rules(path, NAMES).rules
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "body", "c", "d"),
+    [
+        ("language(X,Y) <= borders(X,A), language(A,Y)", LANGUAGE, [BORDERS, LANGUAGE, -1], -1, -1),
+        ("language(X,Y) <= language(A,Y), borders(A,X)", LANGUAGE, [BORDERS + INVERSE, LANGUAGE, -1], -1, -1),
+        ("borders(X,Y) <= borders(Y,X)", BORDERS, [BORDERS + INVERSE, -1, -1], -1, -1),
+        (
+            "borders(X,Y) <= borders(X,A), borders(B,A), located in (old)(B,Y)",
+            BORDERS,
+            [BORDERS, BORDERS + INVERSE, LOCATED],
+            -1,
+            -1,
+        ),
+        ("language(X,German) <= borders(X,Austria)", LANGUAGE, [BORDERS, -1, -1], GERMAN, AUSTRIA),
+        ("language(X,German) <= borders(A,X)", LANGUAGE, [BORDERS + INVERSE, -1, -1], GERMAN, -1),
+        ("language(Austria,Y) <= language(A,Y)", LANGUAGE + INVERSE, [LANGUAGE + INVERSE, -1, -1], AUSTRIA, -1),
+        (
+            "located in (old)(X,Washington, D.C.) <= borders(St. Martin (French part),X)",
+            LOCATED,
+            [BORDERS + INVERSE, -1, -1],
+            WASHINGTON,
+            MARTIN,
+        ),
+    ],
+)
+def test_anyburl_lines_are_understood(
+    tmp_path: Path, text: str, head: int, body: list[int], c: int, d: int
+) -> None:
+    rules = one_rule(tmp_path, text)
+    assert rules.head.tolist() == [head]
+    assert rules.body.tolist() == [body]
+    assert (rules.head_constant[0], rules.body_constant[0]) == (c, d)
+    assert (rules.body_count[0], rules.support[0], rules.confidence[0]) == (10, 4, 0.4)
+
+
+def test_a_rule_is_written_as_anyburl_writes_it(tmp_path: Path) -> None:
+    text = "language(X,Y) <= borders(A,X), language(A,Y)"
+    assert rule_text(one_rule(tmp_path, text), 0, NAMES) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "language(X,German) <= ",
+        "language(X,German) <= borders(X,A), borders(A,B)",
+        "language(X,Y) <= borders(X,A), borders(A,B), borders(B,C), language(C,Y)",
+        "language(X,Y) <= borders(X,A), borders(X,Y)",
+    ],
+)
+def test_forms_that_are_not_used_are_counted_not_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rules.tsv"
+    path.write_text(f"10\t4\t0.4\t{text}\n")
+    read = read_rules(path, NAMES)
+    assert (len(read.rules), read.skipped) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("10\t4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected 4 fields parted by tabs, found 3"),
+        ("ten\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected a count, found 'ten'"),
+        ("4\t10\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: support 10 must lie between 0 and"),
+        ("10\t4\t0.4\tlanguage(X,Y)", r"rules\.tsv:2: expected 'head <= body'"),
+        ("10\t4\t0.4\tlanguage(X,Y) <= borders X,Y", r"rules\.tsv:2: expected 'relation\(X,Y\)'"),
+        (
+            "10\t4\t0.4\tlanguage(X,Y) <= bordrs(X,Y)",
+            r"rules\.tsv:2: unknown relation 'bordrs'. Nearest: 'borders'",
+        ),
+        (
+            "10\t4\t0.4\tlanguage(X,Germn) <= borders(X,A)",
+            r"rules\.tsv:2: unknown entity 'Germn'. Nearest: 'German'",
+        ),
+        ("10\t4\t0.4\tlanguage(x,y) <= borders(x,y)", r"rules\.tsv:2: expected a variable \(a capital letter\)"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "rules.tsv"
+    path.write_text(f"10\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)\n{line}\n")
+    with pytest.raises(RuleError, match=words):
+        read_rules(path, NAMES)
+
+
+def test_a_missing_file_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match=r"no such file. To do: make it with 'squire mine GRAPH"):
+        read_rules(tmp_path / "rules.tsv", NAMES)
+
+
+@given(st.lists(st.tuples(labels, labels, labels), min_size=2, max_size=14, unique=True))
+@settings(max_examples=80)
+def test_what_is_written_is_read_back(triples: list[tuple[str, str, str]]) -> None:
+    graph = make_graph({"train": triples})
+    options = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
+    rules = mine_rules(graph.train, options).rules
+    with fresh_folder() as folder:
+        write_rules(rules, graph.names, folder / "rules.tsv.gz")
+        read = read_rules(folder / "rules.tsv.gz", graph.names)
+    assert read.skipped == 0
+    for column in ("head", "body", "head_constant", "body_constant", "body_count", "support"):
+        assert np.array_equal(getattr(read.rules, column), getattr(rules, column)), column
+
+
+def test_mirrored_bodies_are_walked_from_the_other_end() -> None:
+    body = np.array([[0, 4, -1], [1, -1, -1], [0, 1, 2]], np.int32)
+    assert mirrored(body, 3).tolist() == [[1, 3, -1], [4, -1, -1], [5, 4, 3]]
+
+
+def test_the_index_holds_each_rule_and_its_mirror_most_trusted_first(tmp_path: Path) -> None:
+    path = tmp_path / "rules.tsv"
+    path.write_text(
+        "10\t4\t0.4\tborders(X,Y) <= borders(Y,X)\n"
+        "100\t90\t0.9\tborders(X,Y) <= borders(X,A), borders(A,Y)\n"
+        "10\t9\t0.9\tlanguage(X,German) <= borders(X,A)\n"
+    )
+    index = ClosedIndex.of(read_rules(path, NAMES).rules)
+    assert index.offsets.tolist() == [0, 2, 2, 2, 4, 4, 4]
+    assert index.rule.tolist() == [1, 0, 1, 0]
+    assert index.body[:2].tolist() == [[0, 0, -1], [3, -1, -1]]
+    assert index.body[2:].tolist() == [[3, 3, -1], [0, -1, -1]]
+    assert index.trust.tolist() == pytest.approx([90 / (100 + PSEUDO_COUNT), 4 / (10 + PSEUDO_COUNT)] * 2)
+
+
+def test_the_sidecar_tells_graph_and_estimates_and_a_foreign_one_is_ignored(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tsv"
+    assert Sidecar.load(rules) is None
+    Sidecar("world", {"length": 2}, False, {3: 0.25}).save(rules)
+    assert Sidecar.load(rules) == Sidecar("world", {"length": 2}, False, {3: 0.25})
+    Sidecar.path_of(rules).write_text('{"graph": 3}')
+    assert Sidecar.load(rules) is None
