@@ -64,6 +64,16 @@ def test_show_names_the_nearest_relation(rules: Path) -> None:
     assert "unknown relation 'grandparents'. Nearest: 'grandparent'" in words
 
 
+def test_answers_come_with_the_rule_and_the_path(rules: Path) -> None:
+    text = run("rules", "answer", rules, "e0", "grandparent")
+    assert "because e0 ─parent→ e1 ─parent→ e2" in text
+    assert "by      grandparent(X, Y) ⇐ parent(X, A) ∧ parent(A, Y)" in text
+    (first, *_) = json.loads(run("rules", "answer", rules, "e2", "grandparent", "--inverse", "--json"))
+    assert (first["answer"], first["known"], first["path"]) == ("e0", False, "e2 ←parent─ e1 ←parent─ e0")
+    assert "a2" not in run("rules", "answer", rules, "a0", "grandparent")
+    assert "a2" in run("rules", "answer", rules, "a0", "grandparent", "--known")
+
+
 def test_evaluate_has_the_frequency_row_and_signatures(rules: Path) -> None:
     frequency, ours = json.loads(run("rules", "evaluate", rules, "--json"))
     assert frequency["signature"].startswith("family|split:test|side:tail|method:frequency")

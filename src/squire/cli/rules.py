@@ -18,7 +18,7 @@ from squire.errors import SettingError
 from squire.evaluate.baselines import TailFrequency, evaluate_frequency, evaluate_rules
 from squire.graph.graph import Graph
 from squire.graph.names import Names
-from squire.rules.apply import Candidates, Grounding, RuleEngine, maximum
+from squire.rules.apply import Candidates, Grounding, RuleEngine, noisy_or
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.rule import NONE, Rules
 from squire.rules.sidecar import Sidecar
@@ -131,9 +131,17 @@ def answer(
     candidates = engine.answer(np.array([query], np.int32))
     is_known = np.isin(candidates.answers, loaded.train.tails_of(*query))
     frequency = TailFrequency(loaded)(query[1])[candidates.answers]
-    ranked = np.lexsort((-frequency, -maximum(candidates)))
+    scores = noisy_or(candidates)
+    ranked = np.lexsort((-frequency, -scores))
     shown = [i for i in ranked.tolist() if known or not is_known[i]][:limit]
-    rows = [_answer_row(engine, loaded, query, candidates, i, bool(is_known[i])) for i in shown]
+    rows = [
+        {
+            "score": round(float(scores[i]), 4),
+            "known": bool(is_known[i]),
+            **_evidence(engine, loaded, query, candidates, i),
+        }
+        for i in shown
+    ]
     if as_json:
         print_json(rows)
         return
@@ -141,26 +149,24 @@ def answer(
     out.print(Text(question, "bold"))
     for place, row in enumerate(rows, 1):
         mark = ("  in the graph", "dim") if row["known"] else ("", "")
-        trust = (f"  {row['trust']:.2f}", "cyan")
-        out.print(Text.assemble(f"{place:3}. ", (str(row["answer"]), "bold green"), trust, mark), soft_wrap=True)
+        score = (f"  {row['score']:.2f}", "cyan")
+        out.print(Text.assemble(f"{place:3}. ", (str(row["answer"]), "bold green"), score, mark), soft_wrap=True)
         out.print(Text(f"       because {row['path']}", "green"), soft_wrap=True)
         out.print(Text(f"       by      {row['rule']}", "dim"), soft_wrap=True)
     if not rows:
         out.print("no rule gives a new answer", style="yellow")
 
 
-def _answer_row(
-    engine: RuleEngine, graph: Graph, query: tuple[int, int], candidates: Candidates, index: int, known: bool
+def _evidence(
+    engine: RuleEngine, graph: Graph, query: tuple[int, int], candidates: Candidates, index: int
 ) -> dict[str, object]:
-    """What is said of one answer."""
+    """An answer, its best rule, and where that rule holds in the graph."""
     tail, rule = int(candidates.answers[index]), int(candidates.rules[index, 0])
     grounding = engine.grounding(*query, tail, rule)
     return {
         "answer": graph.names.shorten(graph.names.entities[tail]),
-        "known": known,
-        "trust": round(float(candidates.trust[index, 0]), 4),
         "rule": _readable(engine.rules, rule, graph.names),
-        "rules": int(np.count_nonzero(candidates.rules[index] != NONE)),
+        "rule_trust": round(float(candidates.trust[index, 0]), 4),
         "path": path_text(grounding, graph) if grounding else "",
     }
 
@@ -204,14 +210,20 @@ def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
     if source is None and rules_file.exists():
         raise SettingError(f"{rules_file} does not tell its graph. To do: name it with --graph.")
     loaded = open_graph(source or "world")
-    read = read_rules(rules_file, loaded.names)
-    if read.skipped:
-        errors.print(f"[yellow]{read.skipped:,} rules of other forms left out[/]")
+    rules = load_rules(rules_file, loaded.names)
     if sidecar:
         for line, error in sidecar.errors.items():
-            if line <= len(read.rules):
-                read.rules.error[line - 1] = error
-    return loaded, read.rules
+            if line <= len(rules):
+                rules.error[line - 1] = error
+    return loaded, rules
+
+
+def load_rules(rules_file: Path, names: Names) -> Rules:
+    """The rules of a file; says what it leaves out."""
+    read = read_rules(rules_file, names)
+    if read.skipped:
+        errors.print(f"[yellow]{read.skipped:,} rules of other forms left out[/]")
+    return read.rules
 
 
 def _readable(rules: Rules, rule: int, names: Names) -> str:

@@ -5,7 +5,6 @@ Works on ids and arrays. How answers are ranked among others, and against what, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from squire.graph.store import Adjacency, Ids, Offsets
 from squire.rules import apply_kernels as kernels
 from squire.rules.rule import NONE, ClosedIndex, Rules
+from squire.threads import thread_count
 
 Scores = npt.NDArray[np.float64]
 QUERIES_AT_ONCE = 256
@@ -82,7 +82,7 @@ class RuleEngine:
     def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Candidates]:
         """The same for any number of queries, a block of them at a time and in order, on several threads."""
         blocks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-        workers = threads or os.cpu_count() or 1
+        workers = thread_count(threads)
         with ThreadPoolExecutor(workers) as pool:
             # A few blocks ahead keep the threads busy; all of them at once would fill the memory.
             ahead = [pool.submit(self.answer, block) for block in blocks[: 2 * workers]]

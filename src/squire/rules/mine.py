@@ -9,9 +9,7 @@ This module knows arrays and threads; walking is the business of `kernels`, text
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +20,7 @@ from squire.errors import SettingError
 from squire.graph.store import Adjacency, Ids, Offsets
 from squire.rules import mine_kernels as kernels
 from squire.rules.rule import MAX_LENGTH, NONE, Rules
+from squire.threads import as_done, thread_count
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -82,15 +81,14 @@ def mine_rules(
 ) -> Mined:
     """All rules within the options, sorted by head and trust. Ctrl-C ends it with what is complete by then."""
     options = options or MiningOptions()
-    work = _Work(options.threads or os.cpu_count() or 1, progress or (lambda stage, done, total: None))
+    work = _Work(options.threads, progress)
     parts: list[Rules] = []
     complete = True
     try:
-        with ThreadPoolExecutor(work.threads) as work.pool:
-            for length in range(1, options.length + 1):
-                parts.extend(_mine_closed(adjacency, length, options, work))
-                if length == min(2, options.length) and options.constants:
-                    parts.extend(_mine_constants(adjacency, options, work))
+        for length in range(1, options.length + 1):
+            parts.extend(_mine_closed(adjacency, length, options, work))
+            if length == min(2, options.length) and options.constants:
+                parts.extend(_mine_constants(adjacency, options, work))
     except KeyboardInterrupt:
         complete = False
     return Mined(_sorted(Rules.concatenate(adjacency.num_relations, parts)), complete)
@@ -102,28 +100,17 @@ def _sorted(rules: Rules) -> Rules:
 
 
 class _Work:
-    """Tasks on threads: kernels release the interpreter lock. Results come as they end, with their number."""
+    """Tasks on threads, with the progress of their stage."""
 
-    pool: ThreadPoolExecutor
-
-    def __init__(self, threads: int, progress: Progress) -> None:
-        self.threads, self.progress = threads, progress
+    def __init__(self, threads: int | None, progress: Progress | None) -> None:
+        self._threads, self._progress = thread_count(threads), progress or (lambda stage, done, total: None)
 
     def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
-        """`task(0)` … `task(count - 1)`. Whoever consumes this must not depend on the order."""
-        self.progress(stage, 0, count)
-        number: dict[Future[Any], int] = {self.pool.submit(task, i): i for i in range(count)}
-        pending, done = set(number), 0
-        try:
-            while pending:
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    done += 1
-                    self.progress(stage, done, count)
-                    yield number[future], future.result()
-        finally:
-            for future in pending:
-                future.cancel()
+        """`task(0)` … `task(count - 1)`, numbered, as they end."""
+        self._progress(stage, 0, count)
+        for done, result in enumerate(as_done(task, count, self._threads), 1):
+            self._progress(stage, done, count)
+            yield result
 
 
 # ------------------------------------------------------------------------------------------------- closed rules

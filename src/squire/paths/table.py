@@ -1,0 +1,75 @@
+"""Evidence paths as a Parquet table that people can open: one row a path, labels instead of ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from squire.graph.graph import Graph
+from squire.graph.names import Names
+from squire.graph.store import Ids
+from squire.graph.streams import replacing
+from squire.paths.paths import NONE, RULE, SOURCES, Paths
+from squire.rules.rule import Rules
+
+INVERSE = "⁻¹"  # after the label of a relation that is walked backwards
+ROWS = 1 << 17  # in a row group: what is in memory at once
+
+SCHEMA = pa.schema(
+    [
+        ("head", pa.large_string()),
+        ("relation", pa.large_string()),
+        ("tail", pa.large_string()),
+        ("path", pa.list_(pa.large_string())),  # relation, entity, …, relation, tail: τ of the paper's eq. 1
+        ("source", pa.string()),
+        ("confidence", pa.float64()),  # of the rule, else null
+        ("weight", pa.int32()),  # how often the path was drawn
+    ]
+)
+
+
+def write_table(paths: Paths, graph: Graph, rules: Rules | None, file: Path) -> None:
+    """Write the paths in row groups, whole or not at all."""
+    relations = edge_relation_labels(graph.names)
+    confidence = np.empty(0) if rules is None else rules.confidence
+    with replacing(file) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer:
+        for first in range(0, len(paths), ROWS):
+            rows = slice(first, first + ROWS)
+            columns = _columns(paths, rows, graph.names.entities.array, relations, confidence)
+            writer.write_table(pa.table(columns, schema=SCHEMA))
+
+
+def edge_relation_labels(names: Names) -> pa.Array:
+    """The label of every edge relation, the inverses after all others.  (2 * relation)"""
+    inverse = pa.array([label + INVERSE for label in names.relations], pa.large_string())
+    return pa.concat_arrays([names.relations.array, inverse])
+
+
+def _columns(
+    paths: Paths, rows: slice, entities: pa.Array, relations: pa.Array, confidence: np.ndarray
+) -> list[pa.Array]:
+    head, relation, tail = paths.queries[paths.row[rows]].T
+    by_rule = paths.source[rows] == RULE
+    known = np.full(len(by_rule), np.nan)
+    known[by_rule] = confidence[paths.rule[rows][by_rule]]
+    return [
+        entities.take(pa.array(head)),
+        relations.take(pa.array(relation)),
+        entities.take(pa.array(tail)),
+        _path_labels(paths.relations[rows], paths.entities[rows], entities, relations),
+        pa.array(SOURCES, pa.string()).take(pa.array(paths.source[rows])),
+        pa.array(known, mask=~by_rule),
+        pa.array(paths.weight[rows]),
+    ]
+
+
+def _path_labels(path_relations: Ids, path_entities: Ids, entities: pa.Array, relations: pa.Array) -> pa.Array:
+    """The tokens of each path as a list of labels."""
+    tokens = np.stack([path_relations + len(entities), path_entities], axis=2)  # (path, hop, 2)
+    there = path_entities != NONE  # (path, hop)
+    flat = pa.concat_arrays([entities, relations]).take(pa.array(tokens[there].ravel()))
+    ends = np.concatenate([[0], np.cumsum(2 * np.count_nonzero(there, axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), flat)
