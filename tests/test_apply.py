@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import naive_rules
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from squire.errors import SettingError
 from squire.graph.store import Adjacency
 from squire.rules.apply import Candidates, RuleEngine, maximum, noisy_or
 from squire.rules.mine import MiningOptions, mine_rules
@@ -97,6 +100,19 @@ def test_an_answer_no_rule_gives_has_no_grounding() -> None:
     engine = RuleEngine(rules, graph)
     assert engine.grounding(0, 0, 2, 0) is not None
     assert engine.grounding(0, 0, 3, 0) is None
+
+
+def test_rules_and_queries_of_another_graph_are_refused() -> None:
+    graph = Adjacency.build(np.array([[0, 0, 1], [1, 1, 2]], np.int32), 3, 2)
+    body = np.array([[1, NONE, NONE]], np.int32)
+    rules = Rules.closed(2, np.array([0], np.int32), body, np.array([1]), np.array([1]))
+    with pytest.raises(SettingError, match=r"the rules are of another graph"):
+        RuleEngine(replace(rules, num_relations=3), graph)
+    with pytest.raises(SettingError, match=r"the rules are of another graph"):
+        RuleEngine(replace(rules, head_constant=np.array([3], np.int32)), graph)
+    for query in ([3, 0], [0, 4], [-1, 0]):
+        with pytest.raises(SettingError, match=r"queries hold ids that are not in the graph"):
+            RuleEngine(rules, graph).answer(np.array([query], np.int32))
 
 
 def test_only_the_best_rules_are_kept_in_order_of_trust() -> None:

@@ -120,6 +120,44 @@ def test_ctrl_c_keeps_the_rules_found_until_then(
     assert set(found.length.tolist()) == {2}
 
 
+def test_a_target_that_cannot_be_written_is_refused_before_the_work(
+    family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mine_rules(*_: object) -> None:
+        pytest.fail("mined first")
+
+    monkeypatch.setattr("squire.cli.rules.mine_rules", mine_rules)
+    for target in (tmp_path, family / "train.tsv" / "rules.tsv"):
+        result = CliRunner().invoke(app, ["mine", str(family), "-o", str(target)])
+        assert isinstance(result.exception, OSError)
+        assert result.exception.filename == str(target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["family"]
+
+
+def test_rules_whose_names_do_not_fit_the_format_are_counted(tmp_path: Path) -> None:
+    rows = [f"p{i}\t{relation}\n" for i in range(20) for relation in ("written in\tC", "made at\tBell")]
+    (tmp_path / "languages.tsv").write_text("".join(rows))
+    text = run("mine", tmp_path / "languages.tsv", "-o", tmp_path / "rules[1].tsv")
+    assert "rules[1].tsv" in text
+    assert "rules left out: the file format cannot hold their names (a lone capital" in text
+    assert "(X,C)" not in (tmp_path / "rules[1].tsv").read_text()
+
+
+def test_a_graph_that_is_no_longer_there_is_asked_for(
+    rules: Path, family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("mine", "family", "-o", rules)
+    monkeypatch.chdir(family)
+    words = run("rules", "show", rules, fails_with=SettingError)
+    assert "was mined from family, which is not here. To do: name it with --graph" in words
+
+
+def test_no_rules_to_show_is_said(rules: Path, family: Path) -> None:
+    rules.write_text("")
+    assert "no such rules" in run("rules", "show", rules, "--graph", family)
+
+
 def test_help_has_examples() -> None:
     for command in (["mine"], ["rules", "show"], ["rules", "evaluate"]):
         assert "Example: squire" in run(*command, "--help")

@@ -87,7 +87,7 @@ def test_no_two_datasets_answer_to_one_name() -> None:
 
 
 def test_an_unknown_name_comes_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"unknown dataset 'FB15K273'\. Nearest: 'FB15K237'"):
+    with pytest.raises(UnknownName, match=r"unknown path or dataset 'FB15K273'\. Nearest: 'FB15K237'"):
         resolve("FB15K273")
 
 
@@ -135,7 +135,7 @@ def test_a_path_is_never_taken_for_a_name(tmp_path: Path, monkeypatch: pytest.Mo
     put(tmp_path / "UMLS")
     monkeypatch.setenv("SQUIRE_DATA", str(tmp_path))
     assert locate("elsewhere/UMLS") is None
-    with pytest.raises(UnknownName, match="unknown dataset 'elsewhere/UMLS'"):
+    with pytest.raises(UnknownName, match="unknown path or dataset 'elsewhere/UMLS'"):
         resolve("elsewhere/UMLS")
 
 
@@ -338,7 +338,7 @@ def test_a_dataset_of_pykeen_is_exported(cache: Path, name: str, facts: int) -> 
 
 
 def test_an_unknown_name_of_pykeen_comes_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"unknown dataset 'pykeen:natoins'\. Nearest: 'pykeen:nations'"):
+    with pytest.raises(UnknownName, match=r"unknown path or dataset 'pykeen:natoins'\. Nearest: 'pykeen:nations'"):
         resolve("pykeen:natoins")
 
 

@@ -88,6 +88,15 @@ def test_thresholds_leave_out_what_is_below_them_and_nothing_else() -> None:
     assert 0 < len(some) < len(everything)
 
 
+def test_of_too_many_constant_rules_the_most_trusted_are_kept() -> None:
+    graph = random_graph(40, 4, 300)
+    every, some = mine_rules(graph).rules, mine_rules(graph, MiningOptions(max_constants=5)).rules
+    trust = sorted(every.trust[~every.is_closed].tolist(), reverse=True)
+    assert len(trust) > 5
+    assert sorted(some.trust[~some.is_closed].tolist(), reverse=True) == trust[:5]
+    assert np.count_nonzero(some.is_closed) == np.count_nonzero(every.is_closed)
+
+
 def test_shorter_length_and_no_constants_are_subsets() -> None:
     graph = random_graph(40, 4, 300)
     found = mine_rules(graph, MiningOptions(length=2, constants=False)).rules
@@ -126,6 +135,27 @@ def test_estimates_are_marked_and_unbiased(monkeypatch: pytest.MonkeyPatch) -> N
             assert abs(body_count[rule] - n) < 5 * spread + 1, rule
 
 
+def test_an_estimate_is_marked_even_where_the_sample_saw_nothing() -> None:
+    # Relations 2 and 3 have two edges each, in bodies that begin with one of thousands.
+    rng = np.random.default_rng(0)
+    many = np.stack([rng.integers(0, 2000, 4000), rng.integers(0, 2, 4000), rng.integers(0, 2000, 4000)], axis=1)
+    rare = [[many[i, 0], 3, i] for i in range(2)] + [[many[i, 2], 2, i] for i in range(2)]
+    graph = Adjacency.build(np.concatenate([many, rare]).astype(np.int32), 2000, 4)
+    options = MiningOptions(length=2, constants=False, min_support=1, min_confidence=1e-6)
+    exact = closed_counts(mine_rules(graph, options).rules)
+    for seed in range(3):
+        found = mine_rules(graph, replace(options, budget=2e4, seed=seed)).rules
+        sure = found.take(found.error == 0)
+        assert 0 < len(sure) < len(found)
+        assert all(exact[rule] == counts for rule, counts in closed_counts(sure).items())
+
+
+def test_two_entities_may_be_linked_by_more_relations_than_the_table_first_holds() -> None:
+    triples = np.array([(x, r, x + 1) for r in range(4200) for x in (0, 2)], np.int32)
+    options = MiningOptions(length=1, constants=False, min_support=3)
+    assert len(mine_rules(Adjacency.build(triples, 4, 4200), options).rules) == 0
+
+
 def test_a_star_of_a_hundred_thousand_edges_is_mined_within_the_budget() -> None:
     edges = 100_000
     triples = np.zeros((edges, 3), np.int32)
@@ -156,7 +186,10 @@ def test_interrupting_keeps_the_rules_found_so_far() -> None:
         ("constant_support", 0, r"--constant-support 0"),
         ("min_confidence", 0.0, r"--confidence 0.0: expected a share above 0"),
         ("constant_confidence", 1.5, r"--constant-confidence 1.5"),
+        ("max_constants", -1, r"--max-constants -1: expected 0 or more"),
         ("budget", -1.0, r"--budget -1.0: expected a positive number"),
+        ("budget", float("nan"), r"--budget nan: expected a positive number"),
+        ("seed", -1, r"--seed -1: expected 0 or more"),
     ],
 )
 def test_senseless_options_are_refused_by_name(option: str, value: float, words: str) -> None:

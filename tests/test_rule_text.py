@@ -15,7 +15,7 @@ from squire.graph.names import Labels, Names
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.rule import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import read_rules, rule_text, write_rules
+from squire.rules.text import is_writable, read_rules, rule_text, write_rules
 
 NAMES = Names(
     Labels(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),
@@ -84,6 +84,12 @@ def test_a_rule_is_written_as_anyburl_writes_it(tmp_path: Path) -> None:
         "language(X,German) <= borders(X,A), borders(A,B)",
         "language(X,Y) <= borders(X,A), borders(A,B), borders(B,C), language(C,Y)",
         "language(X,Y) <= borders(X,A), borders(X,Y)",
+        "language(X,Y) <= borders(X,X), language(X,Y)",
+        "language(X,Y) <= borders(X,Y), borders(Y,X), borders(X,Y)",
+        "language(X,X) <= borders(X,A), borders(A,X)",
+        "language(X,Y) <= borders(X,Austria), borders(Austria,Y)",
+        "language(X,German) <= borders(X,X)",
+        "language(X,me_myself_i) <= borders(X,A)",
     ],
 )
 def test_forms_that_are_not_used_are_counted_not_refused(tmp_path: Path, text: str) -> None:
@@ -96,9 +102,14 @@ def test_forms_that_are_not_used_are_counted_not_refused(tmp_path: Path, text: s
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("10\t4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected 4 fields parted by tabs, found 3"),
+        (
+            "10\t4\tlanguage(X,Y) <= borders(X,Y)",
+            r"rules\.tsv:2: expected 4 fields parted by tabs, found 3\. To do",
+        ),
         ("ten\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected a count, found 'ten'"),
-        ("4\t10\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: support 10 must lie between 0 and"),
+        ("4\t10\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: support 10 must not exceed .* 4\. To do"),
+        (f"{10**20}\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: the count 10+ is too large"),
+        ("10\t4\thigh\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected a confidence, found 'high'"),
         ("10\t4\t0.4\tlanguage(X,Y)", r"rules\.tsv:2: expected 'head <= body'"),
         ("10\t4\t0.4\tlanguage(X,Y) <= borders X,Y", r"rules\.tsv:2: expected 'relation\(X,Y\)'"),
         (
@@ -117,6 +128,63 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str, words: str) -> Non
     path.write_text(f"10\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)\n{line}\n")
     with pytest.raises(RuleError, match=words):
         read_rules(path, NAMES)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_count(tmp_path: Path) -> None:
+    path = tmp_path / "rules.tsv"
+    path.write_text("10\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)\n", encoding="utf-8-sig")
+    assert len(read_rules(path, NAMES).rules) == 1
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_broken_archive_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rules.tsv{suffix}"
+    path.write_bytes(b"no archive")
+    with pytest.raises(RuleError, match=r"rules\.tsv\.\w+: cannot be read"):
+        read_rules(path, NAMES)
+
+
+def test_labels_may_look_like_variables_and_arrows(tmp_path: Path) -> None:
+    films = [("I, Robot", "a <= b", "good"), ("I, Robot", "kind", "x <= y"), ("Up", "kind", "x <= y")]
+    graph = make_graph({"train": [*films, ("Up", "a <= b", "good")]})
+    options = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
+    rules = mine_rules(graph.train, options).rules
+    write_rules(rules, graph.names, tmp_path / "rules.tsv")
+    read = read_rules(tmp_path / "rules.tsv", graph.names).rules
+    assert len(rules) > 0
+    for column in ("head", "body", "head_constant", "body_constant"):
+        assert np.array_equal(getattr(read, column), getattr(rules, column)), column
+
+
+@pytest.mark.parametrize("label", ["C", "two\nlines", "a\ttab"])
+def test_names_that_the_format_cannot_hold_are_found_out(tmp_path: Path, label: str) -> None:
+    triples = [(f"p{i}", relation, end) for i in range(3) for relation, end in (("in", label), ("from", "Bell"))]
+    graph = make_graph({"train": triples})
+    rules = mine_rules(graph.train).rules
+    fits = is_writable(rules, graph.names)
+    own = graph.names.entity(label)
+    assert fits.tolist() == ((rules.head_constant != own) & (rules.body_constant != own)).tolist()
+    assert not fits.all()
+    with pytest.raises(RuleError, match=r"some names do not fit the format"):
+        write_rules(rules, graph.names, tmp_path / "rules.tsv")
+    write_rules(rules.take(fits), graph.names, tmp_path / "rules.tsv")
+    assert len(read_rules(tmp_path / "rules.tsv", graph.names).rules) == np.count_nonzero(fits)
+
+
+def test_writing_a_rule_takes_no_look_at_all_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # FB15K237 has millions of rules: a column computed anew for each took hours.
+    seen: list[Rules] = []
+
+    def confidence(rules: Rules) -> object:
+        seen.append(rules)
+        return rules.support / rules.body_count
+
+    monkeypatch.setattr(Rules, "confidence", property(confidence))
+    count = np.full(9, 3)
+    body = np.tile(np.array([BORDERS, -1, -1], np.int32), (9, 1))
+    rules = Rules.closed(INVERSE, np.full(9, LANGUAGE, np.int32), body, count, count)
+    write_rules(rules, NAMES, tmp_path / "rules.tsv")
+    assert len(seen) == 1
 
 
 def test_a_missing_file_says_how_to_make_it(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ SquireError
 ├── UnknownName      an entity, relation or dataset that is not there, with the nearest that are
 ├── DownloadError    a benchmark that could not be fetched, whole and verified
 ├── RuleError        a rule file that cannot be read (`file:line`, what, what to do)
+├── TrainingError    a run that cannot go on (step, why, what to do)
+├── CheckpointError  a checkpoint that could not be written, or cannot be read (file, what, what to do)
 └── SettingError     an option whose value makes no sense, naming the option
 """
 
@@ -25,6 +27,14 @@ class DownloadError(SquireError):
 
 class RuleError(SquireError):
     """A rule file that cannot be read."""
+
+
+class TrainingError(SquireError):
+    """A run that cannot go on."""
+
+
+class CheckpointError(SquireError):
+    """A checkpoint that could not be written, or cannot be read."""
 
 
 class SettingError(SquireError):

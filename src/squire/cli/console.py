@@ -9,8 +9,15 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to `main`, which answers it for everything that prints; Rich would end with exit code 1."""
+        raise BrokenPipeError
+
+
 # No emoji: a label may well be called ":cat:".
-out = Console(emoji=False)
+out = _Output(emoji=False)
 errors = Console(stderr=True, emoji=False)
 
 

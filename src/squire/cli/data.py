@@ -28,7 +28,7 @@ Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Is th
 Separator = Annotated[str | None, typer.Option(help="What parts the columns. Else , in .csv, a tab elsewhere.")]
 Literals = Annotated[bool, typer.Option("--literals", help="Keep RDF literals as entities.")]
 HoldoutShares = Annotated[str, typer.Option(help="Shares of valid and test when a single file is divided.")]
-Seed = Annotated[int, typer.Option(help="Seed of the division.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the division.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

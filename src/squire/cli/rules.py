@@ -9,20 +9,22 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, Source, open_graph
-from squire.errors import SettingError
+from squire.errors import SettingError, UnknownName
 from squire.evaluate.baselines import TailFrequency, evaluate_frequency, evaluate_rules
 from squire.graph.graph import Graph
 from squire.graph.names import Names
+from squire.graph.streams import ensure_creatable
 from squire.rules.apply import Candidates, Grounding, RuleEngine, noisy_or
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.rule import NONE, Rules
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import read_rules, write_rules
+from squire.rules.text import is_writable, read_rules, write_rules
 
 app = typer.Typer(help="Read and judge mined rules.", no_args_is_help=True)
 DEFAULTS = MiningOptions()
@@ -48,6 +50,9 @@ def mine(
     constant_confidence: Annotated[float, typer.Option(help="The same for rules with constants.")] = (
         DEFAULTS.constant_confidence
     ),
+    max_constants: Annotated[int, typer.Option(help="Keep so many rules with constants, the most trusted.")] = (
+        DEFAULTS.max_constants
+    ),
     budget: Annotated[float, typer.Option(help="Steps for each length; beyond it counts are estimates.")] = (
         DEFAULTS.budget
     ),
@@ -56,13 +61,24 @@ def mine(
 ) -> None:
     """Mine rules from the train split, in AnyBURL's file format. Ctrl-C keeps what was found."""
     options = MiningOptions(
-        length, support, confidence, constants, constant_support, constant_confidence, budget, seed, threads
+        length=length,
+        min_support=support,
+        min_confidence=confidence,
+        constants=constants,
+        constant_support=constant_support,
+        constant_confidence=constant_confidence,
+        max_constants=max_constants,
+        budget=budget,
+        seed=seed,
+        threads=threads,
     )
+    ensure_creatable(output)
     graph = open_graph(source)
     started = time.perf_counter()
     with progress_bar("mining") as show:
         mined = mine_rules(graph.train, options, show.stage)
-    rules = mined.rules
+    fits = is_writable(mined.rules, graph.names)
+    rules = mined.rules.take(fits)
     write_rules(rules, graph.names, output)
     estimated = {int(i) + 1: float(rules.error[i]) for i in np.flatnonzero(rules.error)}
     Sidecar(source, asdict(options), mined.complete, estimated).save(output)
@@ -70,9 +86,14 @@ def mine(
     errors.print(
         f"{len(rules):,} rules ({closed:,} closed, {len(rules) - closed:,} with constants; "
         f"{len(estimated):,} with estimated counts) in {time.perf_counter() - started:.1f} s: {output}",
+        markup=False,
         highlight=False,
         soft_wrap=True,
     )
+    if not fits.all():
+        unfit = f"{np.count_nonzero(~fits):,} rules left out:"
+        why = "a lone capital, a tab, a line end or a space in front would be read as something else"
+        errors.print(f"[yellow]{unfit}[/] the file format cannot hold their names ({why})", soft_wrap=True)
     if not mined.complete:
         errors.print("[yellow]interrupted:[/] these are the rules found until then")
         raise typer.Exit(130)
@@ -106,6 +127,8 @@ def show(
         )
         for text in _examples(engine, loaded, rule, examples):
             out.print(Text(f"      e.g. {text}", "green"), soft_wrap=True)
+    if not len(which):
+        errors.print("[yellow]no such rules[/]")
     if len(which) > limit:
         out.print(f"[dim]… and {len(which) - limit:,} more (--limit)[/]", highlight=False)
 
@@ -194,13 +217,13 @@ def evaluate(
     if as_json:
         print_json([row.as_dict() for row in rows])
         return
-    table = Table("method", "MRR", "Hits@1", "Hits@3", "Hits@10", title=f"{loaded.name}, {split}, {side}")
+    table = Table("method", "MRR", "Hits@1", "Hits@3", "Hits@10", title=escape(f"{loaded.name}, {split}, {side}"))
     for row in rows:
         figures = (f"{value:.3f}" for value in (row.mrr, row.hits1, row.hits3, row.hits10))
         table.add_row(row.signature.method, *figures)
     out.print(table)
     for row in rows:
-        out.print(f"[dim]{row.signature}[/]", highlight=False, soft_wrap=True)
+        out.print(Text(str(row.signature), "dim"), soft_wrap=True)
 
 
 def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
@@ -209,7 +232,14 @@ def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
     source = graph or (sidecar.graph if sidecar else None)
     if source is None and rules_file.exists():
         raise SettingError(f"{rules_file} does not tell its graph. To do: name it with --graph.")
-    loaded = open_graph(source or "world")
+    try:
+        loaded = open_graph(source or "world")
+    except UnknownName:
+        if graph is not None:
+            raise
+        raise SettingError(
+            f"{rules_file} was mined from {source}, which is not here. To do: name it with --graph."
+        ) from None
     rules = load_rules(rules_file, loaded.names)
     if sidecar:
         for line, error in sidecar.errors.items():

@@ -95,7 +95,10 @@ def resolve(path_or_name: str, *, download: bool = False, progress: FileProgress
         return Path(path_or_name)
     if (found := locate(path_or_name)) is not None:
         return found
-    name = _pykeen_name(path_or_name) or _obtainable(path_or_name).name
+    try:
+        name = _pykeen_name(path_or_name) or _obtainable(path_or_name).name
+    except UnknownName as error:  # here it may as well be a mistyped path
+        raise UnknownName("path or dataset", path_or_name, error.nearest) from None
     if not download:
         raise DownloadError(f"{name} is not on this machine. Get it with: squire data fetch {name}")
     return fetch_dataset(name, progress=progress)

@@ -40,6 +40,7 @@ class Labels(Sequence[str]):
         array = labels if isinstance(labels, pa.Array) else pa.array(sorted(set(labels)), pa.large_string())
         self.array: pa.Array = array  # large_string, sorted, distinct
         self.kind = kind  # "entity" or "relation", for messages
+        self._found: dict[str, int | None] = {}  # a rule file asks for the same few names a million times
 
     def __len__(self) -> int:
         return len(self.array)
@@ -58,6 +59,11 @@ class Labels(Sequence[str]):
 
     def find(self, label: str) -> int | None:
         """The id of a label, or None."""
+        if label not in self._found:
+            self._found[label] = self._search(label)
+        return self._found[label]
+
+    def _search(self, label: str) -> int | None:
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2

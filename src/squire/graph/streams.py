@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import os
 from collections.abc import Iterator
@@ -49,11 +50,28 @@ def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
+def ensure_creatable(path: Path) -> None:
+    """OSError if `path` cannot be written: better now than after an hour of work."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    temporary = _beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{os.getpid()}.{path.name}")  # the suffix stays: it tells the compression
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`; it becomes `path` only if the body ends well, so no half file is seen."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")  # the suffix stays: it tells the compression
+    temporary = _beside(path)
     try:
         yield temporary
         os.replace(temporary, path)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from squire.errors import SettingError
 from squire.graph.store import Adjacency, Ids, Offsets
 from squire.rules import apply_kernels as kernels
 from squire.rules.rule import NONE, ClosedIndex, Rules
@@ -50,6 +51,9 @@ class RuleEngine:
     """A rule set made ready to answer queries on one graph."""
 
     def __init__(self, rules: Rules, adjacency: Adjacency, best: int = 5) -> None:
+        constants = np.concatenate([rules.head_constant, rules.body_constant])
+        if rules.num_relations != adjacency.num_relations or np.any(constants >= adjacency.num_entities):
+            raise SettingError("the rules are of another graph: their relations or constants are not in this one.")
         self.rules, self.adjacency, self.best = rules, adjacency, best
         closed = ClosedIndex.of(rules)
         self._closed = (closed.offsets, closed.body, closed.trust, closed.rule)
@@ -63,6 +67,8 @@ class RuleEngine:
     def answer(self, queries: Ids) -> Candidates:
         """The candidates of all queries, on one thread.  queries: (query, 2) head and edge relation"""
         n = self.adjacency.num_entities
+        if np.any(queries < 0) or np.any(queries >= [n, 2 * self.adjacency.num_relations]):
+            raise SettingError("queries hold ids that are not in the graph.")
         scratch = np.full((5, n), -1, np.int64)
         answers, token = np.empty(n, np.int32), 0
         top_rules, top_trust = np.empty((n, self.best), np.int32), np.empty((n, self.best))

@@ -45,6 +45,8 @@ class MiningOptions:
     """min_support of rules with constants: there are many more of them, and two cases prove little."""
     constant_confidence: float = 0.02
     """min_confidence of rules with constants."""
+    max_constants: int = 300_000
+    """Of the rules with constants, so many of the most trusted are kept: FB15K237 has millions."""
     budget: float = 5e10
     """Steps (edges looked at) for each length; beyond it counts are estimated from a sample."""
     seed: int = 0
@@ -64,8 +66,12 @@ class MiningOptions:
         ):
             if not 0 < share <= 1:
                 raise SettingError(f"--{flag} {share}: expected a share above 0, at most 1.")
-        if self.budget <= 0:
+        if self.max_constants < 0:
+            raise SettingError(f"--max-constants {self.max_constants}: expected 0 or more.")
+        if not self.budget > 0:  # so that NaN is refused too
             raise SettingError(f"--budget {self.budget}: expected a positive number of steps.")
+        if self.seed < 0:
+            raise SettingError(f"--seed {self.seed}: expected 0 or more.")
 
 
 @dataclass(frozen=True)
@@ -88,15 +94,18 @@ def mine_rules(
         for length in range(1, options.length + 1):
             parts.extend(_mine_closed(adjacency, length, options, work))
             if length == min(2, options.length) and options.constants:
-                parts.extend(_mine_constants(adjacency, options, work))
+                found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
+                parts.append(_sorted(found, by_trust=True).take(np.arange(min(len(found), options.max_constants))))
     except KeyboardInterrupt:
         complete = False
     return Mined(_sorted(Rules.concatenate(adjacency.num_relations, parts)), complete)
 
 
-def _sorted(rules: Rules) -> Rules:
-    columns = (rules.body_constant, *rules.body.T[::-1], rules.head_constant, -rules.trust, rules.head)
-    return rules.take(np.lexsort(columns))
+def _sorted(rules: Rules, by_trust: bool = False) -> Rules:
+    """By head, then trust, or the other way round; what is still equal by the rest, so that runs repeat."""
+    rest = (rules.body_constant, *rules.body.T[::-1], rules.head_constant)
+    first = (rules.head, -rules.trust) if by_trust else (-rules.trust, rules.head)
+    return rules.take(np.lexsort((*rest, *first)))
 
 
 class _Work:

@@ -95,6 +95,8 @@ def _link_pair(
         if length == 1:
             if a == y:
                 new += _touch(keys, counts, last, b1 * base * base, pair)
+                if new >= room:
+                    return new
         elif length == 2:
             if a != y and near_y[a] == pair:
                 for e in range(first[a], stop[a]):
@@ -297,7 +299,9 @@ def _count_group(
             mean = rest[body] / sampled
             variance = max(squares[body] / sampled - mean * mean, 0.0) * sampled / max(sampled - 1, 1)
             total[body] += mean * unknown - rest[body]
-            errors[body] = unknown * np.sqrt(variance / sampled * (1 - sampled / unknown))
+            # A sample cannot tell less than one pair: where it saw none, the error would be 0, as if exact.
+            spread = np.sqrt(max(variance * sampled, 1.0) * (1 - sampled / unknown))
+            errors[body] = unknown / sampled * spread
     return total, errors, alive, cost, token
 
 

@@ -9,17 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from lzma import LZMAError
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 
 from squire.errors import RuleError, UnknownName
-from squire.graph.names import Names
+from squire.graph.names import Labels, Names
 from squire.graph.streams import create_bytes, open_bytes
 from squire.rules.rule import MAX_LENGTH, NONE, Rules
 
 VARIABLE = re.compile(r"[A-Z]")
 ATOM_END = re.compile(r"\),? *")
+REFLEXIVE = "me_myself_i"  # AnyBURL's constant for "the same entity": in the rules of graphs with self-loops
+
+# Names that a line cannot hold: they would be read as a variable, as the end of a field, or without their space.
+UNWRITABLE_ENTITY, UNWRITABLE_RELATION = r"^[A-Z]$|[\t\r\n]", r"^\s|[\t\r\n]"
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class RuleFile:
     """The rules of a file, and those of forms we do not use."""
 
     rules: Rules
-    skipped: int  # longer constant rules, rules without a body: valid in AnyBURL, but not applied here
+    skipped: int  # longer constant rules, rules without a body or with loops: AnyBURL has them, we do not
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,27 @@ class _Unsupported(Exception):
 # ------------------------------------------------------------------------------------------------------- writing
 
 
+def is_writable(rules: Rules, names: Names) -> npt.NDArray[np.bool_]:
+    """Can a line hold the names of the rule, so that it reads back as the same rule?  (rule)"""
+    entity = _matches(names.entities, UNWRITABLE_ENTITY)
+    relation = _matches(names.relations, UNWRITABLE_RELATION)
+    entity, relation = np.append(entity, False), np.append(np.tile(relation, 2), False)  # the last is NONE's
+    bad = entity[rules.head_constant] | entity[rules.body_constant] | relation[rules.head]
+    return ~(bad | relation[rules.body].any(axis=1))
+
+
+def _matches(labels: Labels, pattern: str) -> npt.NDArray[np.bool_]:
+    return np.array(pc.match_substring_regex(labels.array, pattern), bool)
+
+
 def write_rules(rules: Rules, names: Names, path: Path) -> None:
     """Write the rules in the order they have; the file appears whole or not at all."""
+    if not is_writable(rules, names).all():
+        raise RuleError(f"{path}: some names do not fit the format. To do: leave out what is not is_writable().")
+    confidence = rules.confidence
     with create_bytes(path) as stream:
         for i in range(len(rules)):
-            numbers = f"{rules.body_count[i]}\t{rules.support[i]}\t{rules.confidence[i]:.6g}"
+            numbers = f"{rules.body_count[i]}\t{rules.support[i]}\t{confidence[i]:.6g}"
             stream.write(f"{numbers}\t{rule_text(rules, i, names)}\n".encode())
 
 
@@ -84,10 +107,11 @@ def read_rules(path: Path, names: Names) -> RuleFile:
         try:
             fields = line.split("\t")
             if len(fields) != 4:
-                raise RuleError(f"expected 4 fields parted by tabs, found {len(fields)}")
+                raise RuleError(f"expected 4 fields parted by tabs, found {len(fields)}.")
             body_count, support = _count(fields[0]), _count(fields[1])
-            if not 0 <= support <= body_count:
-                raise RuleError(f"support {support} must lie between 0 and the body count {body_count}")
+            if support > body_count:
+                raise RuleError(f"support {support} must not exceed the body count {body_count}.")
+            _check_number(fields[2])
             rows.append((*_parse(fields[3], names), body_count, support))
         except _Unsupported:
             skipped += 1
@@ -106,10 +130,10 @@ def read_rules(path: Path, names: Names) -> RuleFile:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with open_bytes(path) as stream:
-            text = stream.read().decode()
+            text = stream.read().decode("utf-8-sig")
     except FileNotFoundError:
         raise RuleError(f"{path}: no such file. To do: make it with 'squire mine GRAPH -o {path}'.") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, LZMAError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -119,16 +143,23 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _count(field: str) -> int:
     if not field.strip().isdecimal():
         raise RuleError(f"expected a count, found {field!r}.")
+    if int(field) >= 2**63:
+        raise RuleError(f"the count {field} is too large.")
     return int(field)
+
+
+def _check_number(field: str) -> None:
+    """The confidence follows from the counts; but a line in which it is no number is not what it seems."""
+    try:
+        float(field)
+    except ValueError:
+        raise RuleError(f"expected a confidence, found {field!r}.") from None
 
 
 def _parse(text: str, names: Names) -> tuple[int, list[int], int, int]:
     """Head relation, padded body, head constant, body constant."""
-    head_text, arrow, body_text = text.partition("<=")
-    if not arrow:
-        raise RuleError(f"expected 'head <= body', found {text!r}.")
-    head = _parse_atom(head_text.strip(), names)
-    body = list(_parse_body(body_text.strip(), names))
+    head, body_text = _parse_head(text, names)
+    body = list(_parse_body(body_text, names))
     if not body:
         raise _Unsupported
     constants = [not VARIABLE.fullmatch(end) for end in (head.first, head.second)]
@@ -139,12 +170,23 @@ def _parse(text: str, names: Names) -> tuple[int, list[int], int, int]:
     return _parse_constant(head, body[0], names)
 
 
+def _parse_head(text: str, names: Names) -> tuple[_Atom, str]:
+    """The head and the text of the body. Labels may hold arrows: the first cut that makes sense counts."""
+    problem: RuleError | UnknownName | None = None
+    for arrow in re.finditer("<=", text):
+        try:
+            return _parse_atom(text[: arrow.start()].strip(), names), text[arrow.end() :].strip()
+        except (RuleError, UnknownName) as error:
+            problem = problem or error
+    raise problem or RuleError(f"expected 'head <= body', found {text!r}.")
+
+
 def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[int, list[int], int, int]:
     """Follow the chain from the head's first variable to its second, whatever the order of the atoms."""
     if len(body) > MAX_LENGTH:
         raise _Unsupported
     chain: list[int] = []
-    at, left = head.first, body
+    at, left, passed = head.first, body, {head.first}
     while left:
         step = next((atom for atom in left if at in (atom.first, atom.second)), None)
         if step is None:
@@ -152,6 +194,9 @@ def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[i
         forward = step.first == at
         chain.append(step.relation if forward else step.relation + num_relations)
         at = step.second if forward else step.first
+        if at in passed or not VARIABLE.fullmatch(at):  # a loop, or a constant on the way: no chain of ours
+            raise _Unsupported
+        passed.add(at)
         left = [atom for atom in left if atom is not step]
     if at != head.second:
         raise _Unsupported
@@ -167,6 +212,8 @@ def _parse_constant(head: _Atom, body: _Atom, names: Names) -> tuple[int, list[i
         raise _Unsupported
     ahead = body.first == variable
     end = body.second if ahead else body.first
+    if end == variable:  # b(X,X) is not b(X,A)
+        raise _Unsupported
     return (
         head.relation + (0 if forward else n),
         [body.relation + (0 if ahead else n)] + [NONE] * (MAX_LENGTH - 1),
@@ -201,13 +248,23 @@ def _parse_atom(text: str, names: Names) -> _Atom:
     cut = known[0] if known else opens[0]
     relation = names.relation(text[:cut])  # raises with the nearest names
     inside = text[cut + 1 : -1]
+    cuts: list[tuple[str, str]] = []  # two for `r(I, Robot,Y)`
     if VARIABLE.fullmatch(inside[:1]) and inside[1:2] == ",":
-        first, second = inside[0], inside[2:]
-    elif VARIABLE.fullmatch(inside[-1:]) and inside[-2:-1] == ",":
-        first, second = inside[:-2], inside[-1]
-    else:
+        cuts.append((inside[0], inside[2:]))
+    if VARIABLE.fullmatch(inside[-1:]) and inside[-2:-1] == ",":
+        cuts.append((inside[:-2], inside[-1]))
+    if not cuts:
         raise RuleError(f"expected a variable (a capital letter) in {text!r}.")
-    for end in (first, second):
-        if not VARIABLE.fullmatch(end):
-            names.entity(end)
-    return _Atom(relation, first, second)
+    for first, second in cuts:
+        if _is_known(first, names) and _is_known(second, names):
+            return _Atom(relation, first, second)
+    first, second = cuts[0]
+    unknown = second if VARIABLE.fullmatch(first) else first
+    if unknown == REFLEXIVE:
+        raise _Unsupported
+    raise UnknownName("entity", unknown, [names.shorten(near) for near in names.entities.nearest(unknown)])
+
+
+def _is_known(end: str, names: Names) -> bool:
+    """Is it a variable or an entity?"""
+    return bool(VARIABLE.fullmatch(end)) or end in names.entities or names.expand(end) in names.entities

@@ -1,0 +1,213 @@
+"""Training: steps, checkpoints, watching valid. A run can be stopped at any moment and goes on as if it never was.
+
+The order of batches depends on seed, epoch and position alone, the learning rate on the step, dropout on torch's
+random state; so a checkpoint of weights, optimizer, position and random state is all that a run is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from squire import __version__
+from squire.batches import Batch, Batches, Masking
+from squire.errors import TrainingError
+from squire.evaluate.edges import evaluate_edges
+from squire.graph.graph import Graph
+from squire.graph.streams import replacing
+from squire.model import Transformer
+from squire.paths.trie import Tries
+from squire.prior import Prior
+from squire.recipe import Recipe
+from squire.train.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    load_optimizer,
+    optimizer_tensors,
+    random_state,
+    restore_random_state,
+    save_checkpoint,
+)
+from squire.train.schedule import learning_rate
+from squire.vocab import Vocab
+
+LAST, BEST, METRICS = "last", "best", "metrics.jsonl"
+SAVE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where training stands: what a display shows."""
+
+    step: int
+    total_steps: int
+    epoch: int
+    loss: float
+    nodes_per_second: float
+    valid_mrr: float | None
+
+
+Watch = Callable[[Moment], None]
+
+
+@contextmanager
+def _interruptions() -> Iterator[list[int]]:
+    """Ctrl-C is noted, not raised, so that no step is cut in half; a second one is raised at once."""
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Trainer:
+    """One run: a model, its optimizer, its data, and the folder that holds it all."""
+
+    def __init__(self, graph: Graph, recipe: Recipe, tries: Tries, folder: Path) -> None:
+        torch.manual_seed(recipe.train.seed)
+        torch.set_flush_denormal(True)  # gradients of a large softmax underflow, and denormals are slow
+        self.graph, self.recipe, self.folder = graph, recipe, folder
+        vocab, train = Vocab(graph.num_entities, graph.num_relations), recipe.train
+        self.model = Transformer(vocab, recipe.model, Prior.of(graph.train) if recipe.model.prior else None)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
+        )
+        masking = Masking(train.mask_probability, train.mask_with == "random")
+        self.batches = Batches(tries, vocab, train.batch_nodes, masking, train.seed)
+        self.total_steps = sum(self.batches.num_batches(epoch) for epoch in range(train.epochs))
+        self.step = self.epoch = self.position = 0
+        self.best_mrr: float | None = None
+        self._mrr: float | None = None
+
+    def save(self, name: str = LAST) -> None:
+        """Everything that the run is, at this moment."""
+        random_tensors, random_json = random_state()
+        parts = {
+            "model.": dict(self.model.state_dict()),
+            "optimizer.": optimizer_tensors(self.optimizer, dict(self.model.named_parameters())),
+            "random.": random_tensors,
+        }
+        tensors = {prefix + key: tensor for prefix, part in parts.items() for key, tensor in part.items()}
+        save_checkpoint(self.folder, name, tensors, self._state() | {"random": random_json})
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.to_dict(),
+            "step": self.step,
+            "epoch": self.epoch,
+            "position": self.position,
+            "valid_mrr": self._mrr,
+            "best_mrr": self.best_mrr,
+            "versions": {"squire": __version__, "torch": torch.__version__},
+        }
+
+    def resume(self) -> Checkpoint:
+        """Go back to the last checkpoint, or to the one before it if that is damaged (then it has a warning)."""
+        checkpoint = load_checkpoint(self.folder, LAST, fallback=True)
+        self.model.load_state_dict(checkpoint.part("model."))
+        load_optimizer(self.optimizer, dict(self.model.named_parameters()), checkpoint.part("optimizer."))
+        restore_random_state(checkpoint.part("random."), checkpoint.state["random"])
+        self.step, self.epoch, self.position = (checkpoint.state[key] for key in ("step", "epoch", "position"))
+        self._mrr, self.best_mrr = checkpoint.state["valid_mrr"], checkpoint.state["best_mrr"]
+        self._forget_metrics_after(self.step)
+        return checkpoint
+
+    def fit(self, watch: Watch, minutes: float | None = None) -> bool:
+        """Train to the end, for so many minutes, or until Ctrl-C; saved in any case. Gives whether it is done."""
+        ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
+        if self.step == 0:
+            self.save()
+        with _interruptions() as interrupted:
+            while self.epoch < self.recipe.train.epochs:
+                if not self._finish_epoch(watch, lambda: bool(interrupted) or time.monotonic() >= ends):
+                    self.save()
+                    return False
+                self.epoch, self.position = self.epoch + 1, 0
+                self._validate()
+                self.save()
+        return True
+
+    def _finish_epoch(self, watch: Watch, should_stop: Callable[[], bool]) -> bool:
+        """The batches that are left of this epoch. Gives False if it had to stop before the end."""
+        self.model.train()
+        saved = time.monotonic()
+        for batch in self.batches.epoch(self.epoch, self.position):
+            if should_stop():
+                return False
+            began = time.monotonic()
+            if began - saved >= SAVE_SECONDS:
+                self.save()
+                saved = began
+            loss = self._update(batch)
+            self.step, self.position = self.step + 1, self.position + 1
+            nodes = batch.tokens.numel() / max(time.monotonic() - began, 1e-9)
+            self._log({"step": self.step, "epoch": self.epoch, "loss": loss, "nodes_per_second": round(nodes)})
+            watch(Moment(self.step, self.total_steps, self.epoch, loss, nodes, self._mrr))
+        return True
+
+    def _update(self, batch: Batch) -> float:
+        """One step: loss, gradient, clip, Adam."""
+        train = self.recipe.train
+        rate = learning_rate(self.step, self.total_steps, train.learning_rate, train.warmup)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.model.loss(batch, train.smoothing)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"the loss is {value} at step {self.step}. The last good state is "
+                f"{self.folder / LAST}.safetensors. To do: begin again with a lower train.learning_rate."
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        if train.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.clip)
+        self.optimizer.step()
+        return value
+
+    def _validate(self) -> None:
+        """Watch valid, and keep the best weights by it."""
+        if not len(self.graph.valid):
+            return
+        # Not even as a filter may test have a say in what is kept.
+        seen = ("train", "valid")
+        metrics = evaluate_edges(self.model, self.graph, "valid", known_in=seen, seed=self.recipe.train.seed)
+        self._mrr = metrics.mrr
+        self._log({"step": self.step, "epoch": self.epoch, "valid": metrics.as_dict()})
+        if self.best_mrr is None or metrics.mrr > self.best_mrr:
+            self.best_mrr = metrics.mrr
+            self.save(BEST)
+
+    def _log(self, line: dict[str, Any]) -> None:
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _forget_metrics_after(self, step: int) -> None:
+        """Steps that will be done again leave no trace of the first time."""
+        file = self.folder / METRICS
+        if file.exists():
+            lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+            kept = [line for line in lines if json.loads(line)["step"] <= step]
+            with replacing(file) as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")

@@ -1,0 +1,52 @@
+"""From a graph to what training reads: rules mined, paths sampled, prefix trees built, all kept in the run folder.
+
+A second call finds what the first has made, so that a resumed run starts at once and from the same paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from squire.graph.graph import Graph
+from squire.paths.sample import both_directions, sample_paths
+from squire.paths.trie import Tries, build_tries
+from squire.recipe import Recipe
+from squire.rules.mine import MiningOptions, mine_rules
+from squire.rules.rule import ClosedIndex, Rules
+from squire.rules.text import read_rules, write_rules
+
+Stage = Callable[[str, int, int], None]  # what, done, of how many
+
+RULES, TRIES = "rules.tsv", "tries.safetensors"
+
+
+def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file: Path | None = None) -> Tries:
+    """The prefix trees of all train facts and their inverses; rules from a file, or mined."""
+    if (folder / TRIES).exists():
+        return Tries.load(folder / TRIES)
+    index = None
+    if recipe.paths.rules:
+        rules = read_rules(rules_file, graph.names).rules if rules_file else _mine(graph, stage)
+        write_rules(rules, graph.names, folder / RULES)
+        index = ClosedIndex.of(rules.take(rules.confidence >= recipe.paths.min_confidence))
+    paths = sample_paths(
+        graph.train,
+        both_directions(graph.train.triples, graph.num_relations),
+        index,
+        hops=recipe.paths.hops,
+        per_triple=recipe.paths.per_triple,
+        seed=recipe.train.seed,
+        progress=lambda done, total: stage("sampling paths", done, total),
+    )
+    tries = build_tries(paths)
+    tries.save(folder / TRIES)
+    return tries
+
+
+def _mine(graph: Graph, stage: Stage) -> Rules:
+    """Closed rules: paths cannot walk along others."""
+    mined = mine_rules(graph.train, MiningOptions(constants=False), stage)
+    if not mined.complete:  # half the rules would be other paths than a resumed run finds
+        raise KeyboardInterrupt
+    return mined.rules

@@ -1,0 +1,214 @@
+"""A run can be stopped, killed and resumed at any moment, and ends as if it had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from graphs import make_graph
+from typer.testing import CliRunner
+
+from squire.cli import app
+from squire.errors import SettingError, TrainingError
+from squire.evaluate.edges import evaluate_edges
+from squire.graph.graph import Graph
+from squire.recipe import Recipe, load_recipe
+from squire.train.checkpoint import load_checkpoint
+from squire.train.loop import BEST, LAST, METRICS, Moment, Trainer
+from squire.train.prepare import prepare
+
+SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "train.epochs=4"]
+SMALL += ["train.batch_nodes=128", "train.learning_rate=0.003"]
+
+
+def a_graph() -> Graph:
+    rng = random.Random(0)
+    people = [f"p{i}" for i in range(30)]
+    train = {(a, "knows", rng.choice(people)) for a in people for _ in range(3)}
+    train |= {(b, "known by", a) for a, _, b in train}
+    held = sorted(train)[::15]
+    return make_graph({"train": train - set(held), "valid": held[::2], "test": held[1::2]})
+
+
+def a_recipe(*overrides: str) -> Recipe:
+    return load_recipe("small", [*SMALL, *overrides])
+
+
+def a_trainer(folder: Path, *overrides: str) -> Trainer:
+    graph, recipe = a_graph(), a_recipe(*overrides)
+    return Trainer(graph, recipe, prepare(graph, recipe, folder, lambda *_: None), folder)
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(folder, LAST).part("model.")
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert set(one) == set(other)
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def ignore(_: Moment) -> None:
+    pass
+
+
+def test_a_stopped_and_resumed_run_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    assert a_trainer(tmp_path / "whole").fit(ignore)
+
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    trainer = a_trainer(parts)
+    assert not trainer.fit(ignore, minutes=0)  # before the first step
+    for stop_after in (1, 5, 11):
+        trainer = a_trainer(parts)
+        trainer.resume()
+        assert trainer.step < stop_after
+
+        def interrupt(now: Moment, at: int = stop_after) -> None:
+            if now.step == at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        assert not trainer.fit(interrupt)
+        assert trainer.step == stop_after  # the step was finished, then saved
+    trainer = a_trainer(parts)
+    trainer.resume()
+    assert trainer.fit(ignore)
+    assert_same(weights_of(tmp_path / "whole"), weights_of(parts))
+    assert (tmp_path / "whole" / METRICS).read_text().count('"mrr"') == 4
+    steps = [json.loads(line)["step"] for line in (parts / METRICS).read_text().splitlines() if "loss" in line]
+    assert steps == list(range(1, trainer.total_steps + 1))
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import test_train, squire.train.loop as loop
+loop.SAVE_SECONDS = 0.0
+folder = Path(sys.argv[1])
+trainer = test_train.a_trainer(folder)
+if any(folder.glob("last*")):
+    trainer.resume()
+def tell(now):
+    print(now.step, flush=True)
+trainer.fit(tell)
+print("done", flush=True)
+"""
+
+
+def test_kill_9_then_resume_ends_bit_for_bit_the_same(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    a_trainer(tmp_path / "whole").fit(ignore)
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    command = [sys.executable, "-c", KILLED, str(killed), str(Path(__file__).parent)]
+    for kill_after in (3, 9, None):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.strip() == str(kill_after):
+                    process.kill()
+        assert process.returncode == (0 if kill_after is None else -signal.SIGKILL)
+    assert_same(weights_of(tmp_path / "whole"), weights_of(killed))
+
+
+def test_the_seed_decides_and_another_seed_differs(tmp_path: Path) -> None:
+    ends = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        (tmp_path / name).mkdir()
+        a_trainer(tmp_path / name, f"train.seed={seed}", "train.epochs=1").fit(ignore)
+        ends.append(weights_of(tmp_path / name)["embedding.weight"])
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+def test_a_loss_that_is_no_number_stops_with_the_step_and_the_last_good_state(tmp_path: Path) -> None:
+    trainer = a_trainer(tmp_path)
+
+    def break_it(now: Moment) -> None:
+        if now.step == 3:
+            with torch.no_grad():
+                trainer.model.embedding.weight.fill_(float("nan"))
+
+    with pytest.raises(
+        TrainingError, match=r"the loss is nan at step 3. The last good state is .*last.safetensors"
+    ):
+        trainer.fit(break_it)
+    assert torch.isfinite(weights_of(tmp_path)["embedding.weight"]).all()
+
+
+def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
+    trainer = a_trainer(tmp_path)
+    trainer.fit(ignore)
+    best = load_checkpoint(tmp_path, BEST)
+    logged = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines() if "valid" in line]
+    assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
+    trainer.model.load_state_dict(best.part("model."))
+    seen = ("train", "valid")
+    assert evaluate_edges(trainer.model, trainer.graph, "valid", known_in=seen).mrr == trainer.best_mrr
+    assert "made|split:valid|side:tail|method:model-edge" in logged[0]["valid"]["signature"]
+
+
+def test_test_triples_change_neither_weights_nor_selection(tmp_path: Path) -> None:
+    ends = []
+    for name, test in (("with", None), ("without", [])):
+        folder = tmp_path / name
+        folder.mkdir()
+        graph, recipe = a_graph(), a_recipe()
+        if test is not None:
+            graph = Graph(graph.name, graph.names, graph.train, graph.valid, graph.test[:0])
+        trainer = Trainer(graph, recipe, prepare(graph, recipe, folder, lambda *_: None), folder)
+        trainer.fit(ignore)
+        ends.append((load_checkpoint(folder, BEST).part("model."), trainer.best_mrr))
+    assert_same(ends[0][0], ends[1][0])
+    assert ends[0][1] == ends[1][1]
+
+
+def test_training_works_off_the_main_thread(tmp_path: Path) -> None:
+    done: list[bool] = []
+    trainer = a_trainer(tmp_path, "train.epochs=1")
+    thread = threading.Thread(target=lambda: done.append(trainer.fit(ignore)))
+    thread.start()
+    thread.join()
+    assert done == [True]
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    file = tmp_path / "facts.tsv"
+    file.write_text("".join(f"a{i % 7}\tr{i % 2}\tb{i % 5}\n" for i in range(35)))
+    return file
+
+
+def test_the_command_trains_stops_and_resumes(facts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    sets = [part for key in SMALL for part in ("--set", key)]
+    runner = CliRunner()
+    first = runner.invoke(app, ["train", str(facts), "--out", str(out), *sets, "--minutes", "0"])
+    assert first.exit_code == 0, first.output
+    assert "recipe small" in first.output
+    assert "--resume" in first.output
+    again = runner.invoke(app, ["train", str(facts), "--out", str(out), *sets])
+    assert isinstance(again.exception, SettingError)
+    assert "not empty" in str(again.exception)
+    last = runner.invoke(app, ["train", str(facts), "--out", str(out), "--resume"])
+    assert last.exit_code == 0, last.output
+    assert "trained:" in last.output
+    names = {file.name for file in out.iterdir()}
+    assert {"graph.graph", "recipe.json", "rules.tsv", "tries.safetensors", "metrics.jsonl"} <= names
+
+
+def test_there_must_be_a_run_to_resume(facts: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["train", str(facts), "--out", str(tmp_path / "none"), "--resume"])
+    assert isinstance(result.exception, SettingError)
+    assert "no run to resume" in str(result.exception)
