@@ -229,7 +229,7 @@ def test_the_index_holds_each_rule_and_its_mirror_most_trusted_first(tmp_path: P
 def test_the_sidecar_tells_graph_and_estimates_and_a_foreign_one_is_ignored(tmp_path: Path) -> None:
     rules = tmp_path / "rules.tsv"
     assert Sidecar.load(rules) is None
-    Sidecar("world", {"length": 2}, False, {3: 0.25}).save(rules)
-    assert Sidecar.load(rules) == Sidecar("world", {"length": 2}, False, {3: 0.25})
+    Sidecar("world", {"length": 2}, False, {"borders(X,Y) <= borders(Y,X)": 0.25}).save(rules)
+    assert Sidecar.load(rules) == Sidecar("world", {"length": 2}, False, {"borders(X,Y) <= borders(Y,X)": 0.25})
     Sidecar.path_of(rules).write_text('{"graph": 3}')
     assert Sidecar.load(rules) is None

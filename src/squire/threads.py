@@ -30,7 +30,7 @@ def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator
     with ThreadPoolExecutor(threads) as pool:
         number: dict[Future[Result], int] = {pool.submit(task, i): i for i in range(count)}
         try:
-            for future in as_completed(number):
-                yield number[future], future.result()
+            for future in as_completed(list(number)):
+                yield number.pop(future), future.result()  # dropped: a stage may have millions of results
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

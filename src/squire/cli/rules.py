@@ -24,7 +24,7 @@ from squire.rules.apply import Candidates, Grounding, RuleEngine, noisy_or
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.rule import NONE, Rules
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import is_writable, read_rules, write_rules
+from squire.rules.text import ensure_readable, is_writable, read_rules, rule_text, write_rules
 
 app = typer.Typer(help="Read and judge mined rules.", no_args_is_help=True)
 DEFAULTS = MiningOptions()
@@ -80,7 +80,9 @@ def mine(
     fits = is_writable(mined.rules, graph.names)
     rules = mined.rules.take(fits)
     write_rules(rules, graph.names, output)
-    estimated = {int(i) + 1: float(rules.error[i]) for i in np.flatnonzero(rules.error)}
+    estimated = {
+        rule_text(rules, i, graph.names): float(rules.error[i]) for i in np.flatnonzero(rules.error).tolist()
+    }
     Sidecar(source, asdict(options), mined.complete, estimated).save(output)
     closed = int(np.count_nonzero(rules.is_closed))
     errors.print(
@@ -228,12 +230,13 @@ def evaluate(
 
 def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
     """The graph and the rules, errors of estimates included."""
+    ensure_readable(rules_file)
     sidecar = Sidecar.load(rules_file)
     source = graph or (sidecar.graph if sidecar else None)
-    if source is None and rules_file.exists():
+    if source is None:
         raise SettingError(f"{rules_file} does not tell its graph. To do: name it with --graph.")
     try:
-        loaded = open_graph(source or "world")
+        loaded = open_graph(source)
     except UnknownName:
         if graph is not None:
             raise
@@ -241,10 +244,9 @@ def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
             f"{rules_file} was mined from {source}, which is not here. To do: name it with --graph."
         ) from None
     rules = load_rules(rules_file, loaded.names)
-    if sidecar:
-        for line, error in sidecar.errors.items():
-            if line <= len(rules):
-                rules.error[line - 1] = error
+    if sidecar and sidecar.errors:
+        for rule in range(len(rules)):
+            rules.error[rule] = sidecar.errors.get(rule_text(rules, rule, loaded.names), 0.0)
     return loaded, rules
 
 

@@ -19,7 +19,7 @@ class Sidecar:
     graph: str  # path or name, as the user gave it
     options: dict[str, object] = field(default_factory=dict)
     complete: bool = True
-    errors: dict[int, float] = field(default_factory=dict)  # line -> standard error of the confidence
+    errors: dict[str, float] = field(default_factory=dict)  # rule, as text -> standard error of the confidence
 
     @staticmethod
     def path_of(rules: Path) -> Path:
@@ -30,17 +30,17 @@ class Sidecar:
             "graph": self.graph,
             "options": self.options,
             "complete": self.complete,
-            "estimated": {str(line): error for line, error in self.errors.items()},
+            "estimated": self.errors,
         }
         with replacing(self.path_of(rules)) as temporary:
-            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def load(cls, rules: Path) -> Sidecar | None:
         """None if there is none, or none of ours: a rule file from elsewhere is as good."""
         try:
             content = json.loads(cls.path_of(rules).read_text(encoding="utf-8"))
-            errors = {int(line): float(error) for line, error in content["estimated"].items()}
+            errors = {str(rule): float(error) for rule, error in content["estimated"].items()}
             return cls(str(content["graph"]), dict(content["options"]), bool(content["complete"]), errors)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -127,12 +127,17 @@ def read_rules(path: Path, names: Names) -> RuleFile:
     return RuleFile(rules, skipped)
 
 
+def ensure_readable(path: Path) -> None:
+    """Before a graph is loaded in vain."""
+    if not path.is_file():
+        raise RuleError(f"{path}: no such file. To do: make it with 'squire mine GRAPH -o {path}'.")
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    ensure_readable(path)
     try:
         with open_bytes(path) as stream:
             text = stream.read().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise RuleError(f"{path}: no such file. To do: make it with 'squire mine GRAPH -o {path}'.") from None
     except (OSError, EOFError, LZMAError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
     for number, line in enumerate(text.split("\n"), 1):

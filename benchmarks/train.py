@@ -1,0 +1,110 @@
+"""How fast training is at the paper's size, against the machine's own limit: the GEMM peak of the same run.
+
+    python benchmarks/train.py [FOLDER OF THE GRAPHS] [--steps 12]
+
+Useful operations are those of the method: real tokens (no padding), visible pairs, classes that can follow;
+forward and backward, three products for each. The epoch is extrapolated from the steps measured. The last line is
+JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import torch
+from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
+
+from squire.batches import Batch, Batches, Masking
+from squire.graph.io import load_graph
+from squire.model import Transformer
+from squire.paths.sample import both_directions, sample_paths
+from squire.paths.trie import build_tries
+from squire.prior import Prior
+from squire.recipe import ModelConfig
+from squire.rules.mine import MiningOptions, mine_rules
+from squire.rules.rule import ClosedIndex
+from squire.vocab import Vocab
+
+AUTHORS_SEQUENCES_PER_SECOND = 128  # their code at this size on this kind of machine
+TARGETS = {"fraction_of_peak": "≥ 0.5", "speedup_over_authors": "≥ 18", "peak_mb": "< 2000"}
+PAPER = ModelConfig(norm_first=False, activation="relu")
+
+
+def main() -> None:
+    if run_child({"train": train_step}):
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=DEFAULT_FOLDER, help="one folder a graph in it")
+    parser.add_argument("--steps", type=int, default=12, help="steps to measure")
+    parser.add_argument("--nodes", type=int, default=8192, help="tokens in a batch")
+    arguments = parser.parse_args()
+    report(in_child("train", arguments.folder / "NELL23K", arguments.steps, arguments.nodes), TARGETS)
+
+
+def train_step(folder: str, steps: str, nodes: str) -> Figures:
+    graph = load_graph(folder)
+    rules = mine_rules(graph.train, MiningOptions(constants=False, min_confidence=0.01)).rules
+    queries = both_directions(graph.train.triples, graph.num_relations)
+    paths = sample_paths(graph.train, queries, ClosedIndex.of(rules), seed=0)
+    vocab = Vocab(graph.num_entities, graph.num_relations)
+    batches = Batches(build_tries(paths), vocab, int(nodes), Masking(0.15), seed=0)
+    torch.manual_seed(0)
+    torch.set_flush_denormal(True)
+    model = Transformer(vocab, PAPER, Prior.of(graph.train))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
+    seconds: list[float] = []
+    useful: list[float] = []
+    peaks = [gemm_gflops()]
+    for batch in batches.epoch(0):
+        began = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        model.loss(batch, 0.8).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        seconds.append(time.perf_counter() - began)
+        useful.append(useful_gflop(batch, vocab))
+        if len(seconds) > int(steps):
+            break
+    peaks.append(gemm_gflops())
+    # The first step allocates; the median of the others is not moved by a neighbour's burst.
+    rate = statistics.median(work / time for work, time in zip(useful[1:], seconds[1:], strict=True))
+    epoch = statistics.median(seconds[1:]) * batches.num_batches(0)
+    return {
+        "gemm_gflops": round(max(peaks), 1),
+        "useful_gflops": round(rate, 1),
+        "fraction_of_peak": round(rate / max(peaks), 3),
+        "step_s": round(statistics.median(seconds[1:]), 3),
+        "nell23k_epoch_s": round(epoch, 1),
+        "speedup_over_authors": round(batches.total_weight / AUTHORS_SEQUENCES_PER_SECOND / epoch, 1),
+    }
+
+
+def useful_gflop(batch: Batch, vocab: Vocab) -> float:
+    """Of one step: two operations a multiplication, three products for each (forward, and two backward)."""
+    tokens = int((batch.tokens != vocab.pad).sum())
+    pairs = int(batch.visible.sum()) - int((batch.tokens == vocab.pad).sum())
+    d, f = PAPER.dim, PAPER.feedforward
+    encoder = PAPER.layers * (tokens * (4 * d * d + 2 * d * f) + 2 * pairs * d)
+    sources = len(batch.relations.source) + len(batch.entities.source)
+    output = len(batch.entities.source) * vocab.num_entities + len(batch.relations.source) * (
+        2 * vocab.num_relations + 1
+    )
+    return 3 * 2 * (encoder + sources * 2 * d * d + output * d) / 1e9
+
+
+def gemm_gflops(size: int = 2048, repeats: int = 8) -> float:
+    """The best of some products of two square matrices."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = float("inf")
+    for _ in range(repeats):
+        began = time.perf_counter()
+        torch.mm(a, b)
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best / 1e9
+
+
+if __name__ == "__main__":
+    main()
