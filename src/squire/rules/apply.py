@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from squire.errors import SettingError
 from squire.graph.store import Adjacency, Ids, Offsets
 from squire.rules import apply_kernels as kernels
+from squire.rules.kernels import Edges, Starts
 from squire.rules.rule import NONE, ClosedIndex, Rules
 from squire.threads import thread_count
 
@@ -56,34 +56,34 @@ class RuleEngine:
             raise SettingError("the rules are of another graph: their relations or constants are not in this one.")
         self.rules, self.adjacency, self.best = rules, adjacency, best
         closed = ClosedIndex.of(rules)
-        self._closed = (closed.offsets, closed.body, closed.trust, closed.rule)
-        self._constant = _constant_index(rules, adjacency)
-        self._graph = (adjacency.offsets, adjacency.relations, adjacency.tails)
+        self._closed = kernels.Closed(closed.offsets, closed.body, closed.trust, closed.rule)
+        self._constants = _constants(rules, adjacency)
+        self._edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
         starts = np.unique(adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.heads)
         relation, entity = np.divmod(starts, max(adjacency.num_entities, 1))
         offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
-        self._starts = (entity.astype(np.int32), offsets.astype(np.int64))
+        self._starts = Starts(entity.astype(np.int32), offsets.astype(np.int64))
 
     def answer(self, queries: Ids) -> Candidates:
         """The candidates of all queries, on one thread.  queries: (query, 2) head and edge relation"""
         n = self.adjacency.num_entities
         if np.any(queries < 0) or np.any(queries >= [n, 2 * self.adjacency.num_relations]):
             raise SettingError("queries hold ids that are not in the graph.")
-        scratch = np.full((5, n), -1, np.int64)
-        answers, token = np.empty(n, np.int32), 0
-        top_rules, top_trust = np.empty((n, self.best), np.int32), np.empty((n, self.best))
-        parts: list[tuple[Ids, Ids, Scores]] = []
-        index: tuple[Any, ...] = (*self._closed, *self._constant, *self._starts, *self._graph)
+        scratch = kernels.Scratch(*np.full((5, n), -1, np.int64))
+        room = (n, self.best)
+        found = kernels.Found(np.empty(n, np.int32), np.empty(room, np.int32), np.empty(room))
+        parts = [tuple(array[:0] for array in found)]
+        token = 0
         for head, relation in queries.tolist():
-            arguments = (head, relation, self.best, *index, scratch, token, answers, top_rules, top_trust)
-            count, token = kernels.apply_query(*arguments)
-            order = np.argsort(answers[:count], kind="stable")
-            parts.append((answers[order], top_rules[order], top_trust[order]))
-        offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
-        columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [
-            answers[:0], top_rules[:0], top_trust[:0]
-        ]  # fmt: skip
-        return Candidates(offsets.astype(np.int64), *columns)
+            count, token = kernels.apply_query(
+                head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token, found
+            )
+            order = np.argsort(found.answers[:count], kind="stable")
+            parts.append(tuple(array[order] for array in found))
+        offsets = np.cumsum([len(part[0]) for part in parts])
+        return Candidates(
+            offsets.astype(np.int64), *(np.concatenate(column) for column in zip(*parts, strict=True))
+        )
 
     def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Candidates]:
         """The same for any number of queries, a block of them at a time and in order, on several threads."""
@@ -106,7 +106,7 @@ class RuleEngine:
             if relation != rules.head[rule]:  # the query is about the inverse: walk the mirror image
                 body = [self.adjacency.inverse(b) for b in reversed(body)]
             path = np.empty(len(body), np.int32)
-            found = kernels.ground(head, answer, np.array(body, np.int32), len(body), *self._graph, path)
+            found = kernels.ground(head, answer, np.array(body, np.int32), len(body), *self._edges, path)
             return Grounding(tuple(body), (head, *path.tolist())) if found else None
         forward = relation == rules.head[rule] and answer == rules.head_constant[rule]
         x, constant = (head, answer) if forward else (answer, head)
@@ -117,7 +117,7 @@ class RuleEngine:
         return Grounding((body[0],), (x, int(allowed[0]))) if len(allowed) else None
 
 
-def _constant_index(rules: Rules, adjacency: Adjacency) -> tuple[Any, ...]:
+def _constants(rules: Rules, adjacency: Adjacency) -> kernels.Constants:
     """Constant rules twice: by head and body, and by head and what they predict."""
     which = np.flatnonzero(~rules.is_closed)
     columns = (rules.head, rules.body[:, 0], rules.head_constant, rules.body_constant)
@@ -126,7 +126,8 @@ def _constant_index(rules: Rules, adjacency: Adjacency) -> tuple[Any, ...]:
     body_key = (table[:, 0] * 2 * rules.num_relations + table[:, 1]) * width + table[:, 3] + 1
     target_key = table[:, 0] * n + table[:, 2]
     by_body, by_target = np.argsort(body_key, kind="stable"), np.argsort(target_key, kind="stable")
-    return by_body, body_key[by_body], by_target, target_key[by_target], table, rules.trust[which]
+    keys = by_body, body_key[by_body], by_target, target_key[by_target]
+    return kernels.Constants(table, rules.trust[which], *keys)
 
 
 # --------------------------------------------------------------------------------------------------- aggregation

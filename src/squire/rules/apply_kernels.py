@@ -2,47 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 
-from squire.rules.kernels import has_edge, lower_bound, reach, span
+from squire.rules.kernels import Edges, Starts, has_edge, lower_bound, reach, span
 
 Array = Any
+
+
+class Closed(NamedTuple):
+    """A `ClosedIndex`."""
+
+    offsets: Array  # (2 * num_relations + 1)
+    body: Array  # (entry, MAX_LENGTH)
+    trust: Array  # (entry)
+    rule: Array  # (entry)
+
+
+class Constants(NamedTuple):
+    """The constant rules, and two orders in which they are looked up."""
+
+    table: Array  # (constant rule, 5): head, body relation, head constant, body constant, rule
+    trust: Array  # (constant rule)
+    by_body: Array  # (constant rule): rows of the table by head, body relation, body constant
+    body_key: Array  # (constant rule): these as one number, sorted
+    by_target: Array  # (constant rule): rows of the table by head, head constant
+    target_key: Array  # (constant rule): these as one number, sorted
+
+
+class Scratch(NamedTuple):
+    """Memory that queries use one after the other."""
+
+    seen: Array  # (entity)
+    via: Array  # (entity)
+    ends: Array  # (entity)
+    reached: Array  # (entity)
+    slot_of: Array  # (entity): where it stands among the answers; -1 between queries
+
+
+class Found(NamedTuple):
+    """Receives the answers of a query."""
+
+    answers: Array  # (entity)
+    rules: Array  # (entity, best): the most trusted rules, then -1
+    trust: Array  # (entity, best)
 
 
 @njit(cache=True, nogil=True)
 def apply_query(
     head: int,
     query: int,  # edge relation
-    best: int,  # rules to keep for each answer
-    closed_offsets: Array,  # ClosedIndex: (2R + 1), (entry, MAX_LENGTH), (entry), (entry)
-    closed_body: Array,
-    closed_trust: Array,
-    closed_rule: Array,
-    by_body: Array,  # (constant rule): rows of `constant`, sorted by head, body relation, body constant
-    by_body_key: Array,  # (constant rule)
-    by_target: Array,  # (constant rule): rows of `constant`, sorted by head, head constant
-    by_target_key: Array,
-    constant: Array,  # (constant rule, 5): head, body relation, head constant, body constant, rule
-    constant_trust: Array,
-    starts: Array,  # (edge relation, start), flat
-    start_offsets: Array,
-    offsets: Array,
-    relations: Array,
-    tails: Array,
-    scratch: Array,  # (5, entity): seen, via, ends, reached, slot_of; the first and the last two start at -1
-    token: int,  # above all earlier ones
-    answers: Array,  # (entity): receives the answers
-    top_rules: Array,  # (entity, best): receives their most trusted rules, then -1
-    top_trust: Array,
+    closed: Closed,
+    constants: Constants,
+    starts: Starts,
+    edges: Edges,
+    scratch: Scratch,
+    token: int,  # above all that stand in the scratch
+    found: Found,
 ) -> tuple[int, int]:
     """All answers that the rules give for (head, query, ?). Gives their number and the last token used."""
-    num_relations, num_entities = (len(closed_offsets) - 1) // 2, len(offsets) - 1
-    seen, via, ends, reached, slot_of = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    count, token = _by_closed(head, query, closed, edges, scratch, token, found)
+    num_relations = (len(closed.offsets) - 1) // 2
+    count = _by_constants(head, query, num_relations, constants, edges, scratch.slot_of, count, found)
+    count = _by_mirrors(head, query, num_relations, constants, starts, edges, scratch.slot_of, count, found)
+    for i in range(count):
+        scratch.slot_of[found.answers[i]] = -1
+    return count, token
+
+
+@njit(cache=True, nogil=True)
+def _by_closed(
+    head: int, query: int, closed: Closed, edges: Edges, scratch: Scratch, token: int, found: Found
+) -> tuple[int, int]:
+    """r(head,Y) ← b1(head,A) ∧ …: where do the bodies lead?"""
+    offsets, relations, tails = edges
+    seen, via, ends, reached, slot_of = scratch
     count = 0
-    for entry in range(closed_offsets[query], closed_offsets[query + 1]):
-        body, length = closed_body[entry], 0
+    for entry in range(closed.offsets[query], closed.offsets[query + 1]):
+        body, length = closed.body[entry], 0
         while length < len(body) and body[length] >= 0:
             length += 1
         token += 1
@@ -54,21 +92,24 @@ def apply_query(
                 y = tails[edge]
                 if reached[y] != token and y != head and y != b and y != via[b]:
                     reached[y] = token
-                    count = _offer(
-                        y,
-                        closed_rule[entry],
-                        closed_trust[entry],
-                        best,
-                        count,
-                        slot_of,
-                        answers,
-                        top_rules,
-                        top_trust,
-                    )
+                    count = _offer(y, closed.rule[entry], closed.trust[entry], slot_of, count, found)
+    return count, token
 
-    # r(head,c) ← b(head,d): which bodies does the head satisfy?
-    width = num_entities + 1
-    previous = -1
+
+@njit(cache=True, nogil=True)
+def _by_constants(
+    head: int,
+    query: int,
+    num_relations: int,
+    constants: Constants,
+    edges: Edges,
+    slot_of: Array,
+    count: int,
+    found: Found,
+) -> int:
+    """r(head,c) ← b(head,d): which bodies does the head satisfy?"""
+    offsets, relations, tails = edges
+    width, previous = len(offsets), -1  # a body's entity + 1, or 0 for any
     for edge in range(offsets[head], offsets[head + 1]):
         b, d = relations[edge], tails[edge]
         if d == head:
@@ -77,51 +118,52 @@ def apply_query(
             if any_end and b == previous:
                 continue
             key = (query * 2 * num_relations + b) * width + (0 if any_end else d + 1)
-            i = lower_bound(by_body_key, 0, len(by_body_key), key)
-            while i < len(by_body_key) and by_body_key[i] == key:
-                row = by_body[i]
-                c = constant[row, 2]
+            i = lower_bound(constants.body_key, 0, len(constants.body_key), key)
+            while i < len(constants.body_key) and constants.body_key[i] == key:
+                row = constants.by_body[i]
+                c = constants.table[row, 2]
                 if c != head and (not any_end or b != query or _has_other(offsets, relations, tails, head, b, c)):
-                    count = _offer(
-                        c,
-                        constant[row, 4],
-                        constant_trust[row],
-                        best,
-                        count,
-                        slot_of,
-                        answers,
-                        top_rules,
-                        top_trust,
-                    )
+                    count = _offer(c, constants.table[row, 4], constants.trust[row], slot_of, count, found)
                 i += 1
         previous = b
+    return count
 
-    # The mirror: r⁻¹(Y,head) ← b(Y,d): who satisfies the bodies of rules that predict the head?
+
+@njit(cache=True, nogil=True)
+def _by_mirrors(
+    head: int,
+    query: int,
+    num_relations: int,
+    constants: Constants,
+    starts: Starts,
+    edges: Edges,
+    slot_of: Array,
+    count: int,
+    found: Found,
+) -> int:
+    """r⁻¹(Y,head) ← b(Y,d): who satisfies the bodies of rules that predict the head?"""
+    offsets, relations, tails = edges
     mirror = query + num_relations if query < num_relations else query - num_relations
-    key = mirror * num_entities + head
-    i = lower_bound(by_target_key, 0, len(by_target_key), key)
-    while i < len(by_target_key) and by_target_key[i] == key:
-        row = by_target[i]
-        b, d = constant[row, 1], constant[row, 3]
+    key = mirror * (len(offsets) - 1) + head
+    i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
+    while i < len(constants.target_key) and constants.target_key[i] == key:
+        row = constants.by_target[i]
+        b, d = constants.table[row, 1], constants.table[row, 3]
         if d >= 0:
             low, high = span(offsets, relations, d, b + num_relations if b < num_relations else b - num_relations)
-            source = tails
+            candidates = tails
         else:
-            low, high = start_offsets[b], start_offsets[b + 1]
-            source = starts
+            low, high = starts.offsets[b], starts.offsets[b + 1]
+            candidates = starts.entities
         for j in range(low, high):
-            y = source[j]
+            y = candidates[j]
             if y == head or y == d:
                 continue
             if d < 0 and not _has_other(offsets, relations, tails, y, b, head if b == mirror else -1):
                 continue
-            count = _offer(
-                y, constant[row, 4], constant_trust[row], best, count, slot_of, answers, top_rules, top_trust
-            )
+            count = _offer(y, constants.table[row, 4], constants.trust[row], slot_of, count, found)
         i += 1
-    for i in range(count):
-        slot_of[answers[i]] = -1
-    return count, token
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -135,18 +177,10 @@ def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relati
 
 
 @njit(cache=True, nogil=True)
-def _offer(
-    answer: int,
-    rule: int,
-    trust: float,
-    best: int,
-    count: int,
-    slot_of: Array,
-    answers: Array,
-    top_rules: Array,
-    top_trust: Array,
-) -> int:
+def _offer(answer: int, rule: int, trust: float, slot_of: Array, count: int, found: Found) -> int:
     """Note that a rule gives an answer: insert it among the answer's best, ties by the smaller rule number."""
+    answers, top_rules, top_trust = found
+    best = top_rules.shape[1]
     slot = slot_of[answer]
     if slot < 0:
         slot = count

@@ -7,11 +7,26 @@ atom that is the trivial body, which is left out.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 
 Array = Any  # numba infers the types; the shapes stand at the arguments
+
+
+class Edges(NamedTuple):
+    """An `Adjacency`, as compiled code takes it."""
+
+    offsets: Array  # (entity + 1)
+    relations: Array  # (edge)
+    tails: Array  # (edge)
+
+
+class Starts(NamedTuple):
+    """The entities that have an edge of each relation."""
+
+    entities: Array  # (edge relation, start), flat
+    offsets: Array  # (edge relation + 1)
 
 
 @njit(cache=True, nogil=True)

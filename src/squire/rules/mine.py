@@ -19,6 +19,7 @@ import numpy.typing as npt
 from squire.errors import SettingError
 from squire.graph.store import Adjacency, Ids, Offsets
 from squire.rules import mine_kernels as kernels
+from squire.rules.kernels import Edges, Starts
 from squire.rules.rule import MAX_LENGTH, NONE, Rules
 from squire.threads import as_done, thread_count
 
@@ -167,7 +168,8 @@ def _find_support(
 ) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Per rule: head relation, body key, support, and the share of the head's pairs that was looked at."""
     order = np.lexsort((adjacency.relations, adjacency.tails, adjacency.heads))
-    by_pair = adjacency.relations[order], adjacency.tails[order]
+    edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
+    by_pair = Edges(adjacency.offsets, adjacency.relations[order], adjacency.tails[order])
     triples = adjacency.triples
     sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
     of_relation = np.argsort(triples[:, 1], kind="stable")
@@ -182,15 +184,7 @@ def _find_support(
             rng = np.random.default_rng([options.seed, length, int(head)])
             own = rng.choice(own, max(1, int(shares[head] * len(own))), replace=False)
         pairs = np.ascontiguousarray(triples[own][:, [0, 2]])
-        keys, counts = kernels.count_support(
-            pairs,
-            length,
-            adjacency.num_relations,
-            adjacency.offsets,
-            adjacency.relations,
-            adjacency.tails,
-            *by_pair,
-        )
+        keys, counts = kernels.count_support(pairs, length, adjacency.num_relations, edges, by_pair)
         share = len(own) / sizes[head]
         support = counts / share
         trivial = (length == 1) & (keys == int(head) * (2 * adjacency.num_relations) ** 2)
@@ -252,18 +246,21 @@ def _count_all(
     prefix = bodies[:, : max(length - 1, 1)]
     firsts = np.concatenate([[0], np.flatnonzero(np.any(prefix[1:] != prefix[:-1], axis=1)) + 1])
     sizes = np.diff(firsts, append=len(bodies))
-    starts, start_offsets = _starts(adjacency, np.random.default_rng([options.seed, length]))
-    runs = _runs(adjacency)
+    starts = _starts(adjacency, np.random.default_rng([options.seed, length]))
+    edges, runs = Edges(adjacency.offsets, adjacency.relations, adjacency.tails), _runs(adjacency)
 
     def count(stage: str, groups: Offsets, at_once: int) -> Iterator[tuple[Offsets, Any]]:
         def task(i: int) -> Any:
             own = groups[i * at_once : (i + 1) * at_once]
             which = _ranges(firsts[own], sizes[own])
             offsets = np.concatenate([[0], np.cumsum(sizes[own])])
-            return own, which, *kernels.count_bodies(
-                bodies[which], offsets, length, limits[which], starts, start_offsets, PILOT_STARTS, budgets[own],
-                adjacency.offsets, adjacency.relations, adjacency.tails, *runs,
-            )  # fmt: skip
+            return (
+                own,
+                which,
+                *kernels.count_bodies(
+                    bodies[which], offsets, length, limits[which], starts, PILOT_STARTS, budgets[own], edges, runs
+                ),
+            )
 
         for _, result in work.run(stage, task, -(-len(groups) // at_once)):
             yield result[0], result[1:]
@@ -288,23 +285,23 @@ def _ranges(firsts: Offsets, sizes: Offsets) -> Offsets:
     return np.repeat(firsts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
-def _starts(adjacency: Adjacency, rng: np.random.Generator) -> tuple[Ids, Offsets]:
+def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:
     """The entities that have an edge of each relation, shuffled: a sample of them is a prefix."""
     pairs = np.unique(adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.heads)
     relation, entity = np.divmod(pairs, max(adjacency.num_entities, 1))
     order = np.lexsort((rng.random(len(pairs)), relation))
     offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
-    return entity[order].astype(np.int32), offsets.astype(np.int64)
+    return Starts(entity[order].astype(np.int32), offsets.astype(np.int64))
 
 
-def _runs(adjacency: Adjacency) -> tuple[Offsets, Offsets]:
+def _runs(adjacency: Adjacency) -> kernels.Runs:
     """Where the edges of each (head, relation) begin, and each head's first such run.  (run + 1), (entity + 1)"""
     heads, relations = adjacency.heads, adjacency.relations
     new = np.ones(len(heads), bool)
     new[1:] = (heads[1:] != heads[:-1]) | (relations[1:] != relations[:-1])
     firsts = np.flatnonzero(new)
     offsets = np.searchsorted(firsts, adjacency.offsets)
-    return np.append(firsts, len(heads)), offsets.astype(np.int64)
+    return kernels.Runs(np.append(firsts, len(heads)), offsets.astype(np.int64))
 
 
 # ------------------------------------------------------------------------------------------ rules with constants
@@ -330,7 +327,7 @@ def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: _Work) -
             targets[i * TARGETS_PER_TASK : (i + 1) * TARGETS_PER_TASK],
             options.constant_support, options.constant_confidence,
             members, member_offsets, attribute, relation, tail, bearers,
-            adjacency.offsets, adjacency.relations, adjacency.tails,
+            Edges(adjacency.offsets, adjacency.relations, adjacency.tails),
         )  # fmt: skip
 
     for _, (target, body, body_count, support) in work.run("rules with constants", task, count):

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from squire.rules.kernels import has_edge, lower_bound, reach, span
+from squire.rules.kernels import Edges, Starts, has_edge, lower_bound, reach, span
 
 Array = Any
 
 # A neighbour list is scanned unless the other end's is this many times shorter: a binary search costs more a step.
 SEARCH_FACTOR = 8
+
+
+class Near(NamedTuple):
+    """The neighbours of one Y at a time."""
+
+    pair: Array  # (entity): the pair for whose Y this entity is a neighbour
+    first: Array  # (entity): its edges from Y, by pair
+    stop: Array
+
+
+class Table(NamedTuple):
+    """A hash table with open addressing that counts each key once a pair."""
+
+    keys: Array  # (slot): or -1
+    counts: Array
+    last: Array  # (slot): the pair that touched it last
+
+
+class Runs(NamedTuple):
+    """The edges of each (head, relation)."""
+
+    starts: Array  # (run + 1): its first edge
+    offsets: Array  # (entity + 1): the runs of each head
+
+
+class Scratch(NamedTuple):
+    """Memory that groups of bodies use one after the other."""
+
+    seen: Array  # (entity): the walk that last came here
+    via: Array  # (entity): from where
+    ends: Array  # (entity): where a walk stands before its last hop
+    reached: Array  # (entity): the body and start that last led here
+    body_of: Array  # (edge relation): which body of the group ends with it; -1 between groups
+    run_of: Array  # (run): the last hops of each body, as linked lists
+    next_run: Array
+    end_of: Array  # (run): the end that a listed run leaves from
 
 
 # ---------------------------------------------------------------------------- support: which bodies link X to Y
@@ -23,45 +59,39 @@ def count_support(
     pairs: Array,  # (pair, 2): X and Y of triples of one relation
     length: int,
     num_relations: int,
-    offsets: Array,
-    relations: Array,
-    tails: Array,
-    pair_relations: Array,  # (edge): the same edges sorted by head, tail, relation
-    pair_tails: Array,
+    edges: Edges,
+    by_pair: Edges,  # the same edges sorted by head, tail, relation
 ) -> tuple[Array, Array]:
     """How many of the pairs each body of this length links: keys (b1 · 2R + b2) · 2R + b3, and counts.
 
     From X one hop, from Y one hop, and the edges between: never more than two hops are walked. One hash table does
     the counting and, by the pair that last touched an entry, the counting once a pair.
     """
-    num_entities = len(offsets) - 1
-    near_y = np.full(num_entities, -1)  # the pair for whose Y this entity is a neighbour
-    first, stop = np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64)  # its edges from Y
-    keys, counts, last = np.full(4096, np.int64(-1)), np.zeros(4096, np.int32), np.zeros(4096, np.int32)
+    num_entities = len(edges.offsets) - 1
+    near = Near(np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64))
+    table = _table(4096)
     used = 0
     for pair in range(len(pairs)):
         x, y = pairs[pair, 0], pairs[pair, 1]
         if x == y:
             continue
-        position = offsets[y]
-        while position < offsets[y + 1]:
-            b = pair_tails[position]
-            near_y[b], first[b] = pair, position
-            while position < offsets[y + 1] and pair_tails[position] == b:
+        position, last = edges.offsets[y], edges.offsets[y + 1]
+        while position < last:
+            b = by_pair.tails[position]
+            near.pair[b], near.first[b] = pair, position
+            while position < last and by_pair.tails[position] == b:
                 position += 1
-            stop[b] = position
+            near.stop[b] = position
         while True:
-            used += _link_pair(
-                x, y, pair, length, num_relations, offsets, relations, tails, pair_relations, pair_tails,
-                near_y, first, stop, keys, counts, last, len(keys) // 2 - used,
-            )  # fmt: skip
-            if 2 * used < len(keys):
+            room = len(table.keys) // 2 - used
+            used += _link_pair(x, y, pair, length, num_relations, edges, by_pair, near, table, room)
+            if 2 * used < len(table.keys):
                 break
             # Full in the middle of a pair: doing it again is harmless, since a pair counts once. Growing here
             # and not inside keeps the inner loops free of reference counts (3× faster).
-            keys, counts, last = _grown(keys, counts, last)
-    found = np.flatnonzero(keys >= 0)
-    return keys[found], counts[found]
+            table = _grown(table)
+    found = np.flatnonzero(table.keys >= 0)
+    return table.keys[found], table.counts[found]
 
 
 @njit(cache=True, nogil=True)
@@ -71,20 +101,17 @@ def _link_pair(
     pair: int,
     length: int,
     num_relations: int,
-    offsets: Array,
-    relations: Array,
-    tails: Array,
-    pair_relations: Array,
-    pair_tails: Array,
-    near_y: Array,  # (entity)
-    first: Array,
-    stop: Array,
-    keys: Array,  # (slot): the hash table
-    counts: Array,
-    last: Array,
+    edges: Edges,
+    by_pair: Edges,
+    near: Near,
+    table: Table,
     room: int,  # entries that may still be added
 ) -> int:
     """Count the bodies between X and Y; gives how many are new in the table, and stops when there is no room."""
+    offsets, relations, tails = edges
+    _, pair_relations, pair_tails = by_pair
+    near_y, first, stop = near
+    keys, counts, last = table
     base = 2 * num_relations
     new = 0
     degree_y = offsets[y + 1] - offsets[y]
@@ -158,19 +185,20 @@ def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> in
 
 
 @njit(cache=True, nogil=True)
-def _grown(keys: Array, counts: Array, last: Array) -> tuple[Array, Array, Array]:
-    """The same open-addressing table, twice as large."""
-    size = 2 * len(keys)
-    new_keys, new_counts, new_last = (
-        np.full(size, np.int64(-1)),
-        np.zeros(size, np.int32),
-        np.zeros(size, np.int32),
-    )
-    for old in range(len(keys)):
-        if keys[old] >= 0:
-            slot = _slot(new_keys, keys[old])
-            new_keys[slot], new_counts[slot], new_last[slot] = keys[old], counts[old], last[old]
-    return new_keys, new_counts, new_last
+def _table(size: int) -> Table:
+    return Table(np.full(size, np.int64(-1)), np.zeros(size, np.int32), np.zeros(size, np.int32))
+
+
+@njit(cache=True, nogil=True)
+def _grown(table: Table) -> Table:
+    """The same entries in twice the room."""
+    grown = _table(2 * len(table.keys))
+    for old in range(len(table.keys)):
+        if table.keys[old] >= 0:
+            slot = _slot(grown.keys, table.keys[old])
+            grown.keys[slot] = table.keys[old]
+            grown.counts[slot], grown.last[slot] = table.counts[old], table.last[old]
+    return grown
 
 
 # -------------------------------------------------------------------------------- body counts: where bodies lead
@@ -182,36 +210,31 @@ def count_bodies(
     group_offsets: Array,  # (group + 1): bodies of one group are alike but for their last atom
     length: int,
     limits: Array,  # (body): a body that gives more pairs than this is of no use
-    starts: Array,  # (edge relation, start): the entities that have such an edge, shuffled, flat
-    start_offsets: Array,
+    starts: Starts,  # shuffled: the first of them are a sample
     pilot: int,  # so many starts tell what the rest will cost
     budgets: Array,  # (group): steps that it may take
-    offsets: Array,
-    relations: Array,
-    tails: Array,
-    run_starts: Array,  # (run + 1): where the edges of each (head, relation) begin
-    run_offsets: Array,  # (entity + 1): the runs of each head
+    edges: Edges,
+    runs: Runs,
 ) -> tuple[Array, Array, Array, Array]:
     """Distinct pairs (X, Y) that each body gives; their standard error, 0 if exact; whether it stayed in limits.
     And for each group the steps that an exact count would take, or 0 if it was one.
     """
-    num_entities = len(offsets) - 1
-    seen, reached = np.full(num_entities, -1), np.full(num_entities, -1)
-    via, ends = np.zeros(num_entities, np.int64), np.empty(num_entities, np.int64)
+    num_entities, num_runs = len(edges.offsets) - 1, len(runs.starts)
+    scratch = Scratch(
+        np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.empty(num_entities, np.int64),
+        np.full(num_entities, -1), np.full(len(starts.offsets), -1),
+        np.empty(num_runs, np.int64), np.empty(num_runs, np.int64), np.empty(num_runs, np.int64),
+    )  # fmt: skip
     totals, errors = np.zeros(len(bodies)), np.zeros(len(bodies))
     alive, costs = np.ones(len(bodies), np.bool_), np.zeros(len(group_offsets) - 1)
-    body_of = np.full(len(start_offsets), -1)
-    run_of, next_run = np.empty(len(run_starts), np.int64), np.empty(len(run_starts), np.int64)
-    ends_of = np.empty(len(run_starts), np.int64)
     token = 0
     for group in range(len(group_offsets) - 1):
         own = slice(group_offsets[group], group_offsets[group + 1])
         first = bodies[own.start, 0]
-        from_here = starts[start_offsets[first] : start_offsets[first + 1]]
+        from_here = starts.entities[starts.offsets[first] : starts.offsets[first + 1]]
         totals[own], errors[own], alive[own], costs[group], token = _count_group(
-            from_here, pilot, budgets[group], bodies[own], length, limits[own], offsets, relations, tails,
-            run_starts, run_offsets, seen, via, ends, reached, token, body_of, run_of, next_run, ends_of,
-        )  # fmt: skip
+            from_here, pilot, budgets[group], bodies[own], length, limits[own], edges, runs, scratch, token
+        )
     return totals, errors, alive, costs
 
 
@@ -223,24 +246,17 @@ def _count_group(
     bodies: Array,  # (body, MAX_LENGTH): alike but for the last atom
     length: int,
     limits: Array,
-    offsets: Array,
-    relations: Array,
-    tails: Array,
-    run_starts: Array,
-    run_offsets: Array,
-    seen: Array,  # scratch, as `reached`, `via`, `ends` (entity)
-    via: Array,
-    ends: Array,
-    reached: Array,
-    token: int,
-    body_of: Array,  # (edge relation): scratch, -1 outside of this function
-    run_of: Array,  # (run): scratch, lists of runs for each body, with `next_run`
-    next_run: Array,
-    ends_of: Array,  # (run): scratch, the end that a listed run leaves from
+    edges: Edges,
+    runs: Runs,
+    scratch: Scratch,
+    token: int,  # above all that stand in the scratch
 ) -> tuple[Array, Array, Array, float, int]:
     """If the pilot shows that all starts cost more than the budget, the rest is estimated from as many starts as
     it allows. Their number is fixed before they are walked, so the estimate is unbiased.
     """
+    offsets, relations, tails = edges
+    run_starts, run_offsets = runs
+    seen, via, ends, reached, body_of, run_of, next_run, end_of = scratch
     total, rest, squares = np.zeros(len(bodies)), np.zeros(len(bodies)), np.zeros(len(bodies))
     alive = np.ones(len(bodies), np.bool_)
     num_alive, steps, stop, cost = len(bodies), 0, len(starts), 0.0
@@ -265,14 +281,14 @@ def _count_group(
                 body = body_of[relations[run_starts[run]]]
                 if body >= 0 and alive[body]:
                     run_of[listed], next_run[listed], first_run[body] = run, first_run[body], listed
-                    ends_of[listed] = b
+                    end_of[listed] = b
                     listed += 1
         for body in range(len(bodies)):
             at, first_run[body] = first_run[body], -1
             token += 1
             pairs = 0
             while at >= 0:
-                run, b = run_of[at], ends_of[at]
+                run, b = run_of[at], end_of[at]
                 walked += run_starts[run + 1] - run_starts[run]
                 for edge in range(run_starts[run], run_starts[run + 1]):
                     y = tails[edge]
@@ -319,14 +335,13 @@ def count_constants(
     attribute_relation: Array,  # (attribute)
     attribute_tail: Array,
     bearers: Array,  # (edge relation): how many X have such an edge to another entity
-    offsets: Array,
-    relations: Array,
-    tails: Array,
+    edges: Edges,
 ) -> tuple[Array, Array, Array, Array]:
     """Rules (r, c) ← (b, d) and (r, c) ← (b, any): target, body, body count, support.
 
     Bodies are attributes, or `-1 - b` for any A. X is neither c nor the body's entity.
     """
+    offsets, relations, tails = edges
     num_attributes = len(member_offsets) - 1
     together = np.zeros(num_attributes, np.int64)  # X with the target and this attribute
     with_any = np.zeros(len(bearers), np.int64)  # X with the target and another edge of this relation
