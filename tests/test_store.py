@@ -60,6 +60,15 @@ def test_contains_exactly_the_edges(triples: list[Triple]) -> None:
 
 
 @given(triple_lists)
+def test_starts_of_a_relation_are_the_heads_of_its_edges(triples: list[Triple]) -> None:
+    adjacency, twin = both(triples)
+    entities, offsets = adjacency.starts
+    for relation in range(2 * RELATIONS):
+        own = entities[offsets[relation] : offsets[relation + 1]].tolist()
+        assert own == sorted({h for h, r, _ in twin.edges if r == relation})
+
+
+@given(triple_lists)
 def test_every_edge_can_be_walked_back(triples: list[Triple]) -> None:
     adjacency, _ = both(triples)
     assert adjacency.num_edges == 2 * len(set(triples))

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from squire.prior import Prior
 
-ROWS_AT_ONCE = 1024
+ROWS_AT_ONCE = 512
 
 
 def trie_loss(

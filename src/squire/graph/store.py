@@ -132,6 +132,15 @@ class Adjacency:
         return frozen(np.stack([self.heads, self.relations, self.tails], axis=1)[forward])
 
     @cached_property
+    def starts(self) -> tuple[Ids, Offsets]:
+        """The entities that have an edge of each relation, sorted: r's are entities[offsets[r]:offsets[r + 1]]."""
+        size = max(self.num_entities, 1)
+        pairs = np.unique(self.relations.astype(np.int64) * size + self.heads)
+        relation, entity = np.divmod(pairs, size)
+        offsets = np.searchsorted(relation, np.arange(2 * self.num_relations + 1)).astype(np.int64)
+        return frozen(entity.astype(np.int32)), frozen(offsets)
+
+    @cached_property
     def _by_tail(self) -> Offsets:
         """The order of edges by (head, tail), stable, so that relations stay sorted.  (edge)"""
         key = self.heads.astype(np.int64) * self.num_entities + self.tails

@@ -59,10 +59,7 @@ class RuleEngine:
         self._closed = kernels.Closed(closed.offsets, closed.body, closed.trust, closed.rule)
         self._constants = _constants(rules, adjacency)
         self._edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
-        starts = np.unique(adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.heads)
-        relation, entity = np.divmod(starts, max(adjacency.num_entities, 1))
-        offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
-        self._starts = Starts(entity.astype(np.int32), offsets.astype(np.int64))
+        self._starts = Starts(*adjacency.starts)
 
     def answer(self, queries: Ids) -> Candidates:
         """The candidates of all queries, on one thread.  queries: (query, 2) head and edge relation"""

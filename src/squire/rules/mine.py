@@ -287,11 +287,9 @@ def _ranges(firsts: Offsets, sizes: Offsets) -> Offsets:
 
 def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:
     """The entities that have an edge of each relation, shuffled: a sample of them is a prefix."""
-    pairs = np.unique(adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.heads)
-    relation, entity = np.divmod(pairs, max(adjacency.num_entities, 1))
-    order = np.lexsort((rng.random(len(pairs)), relation))
-    offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
-    return Starts(entity[order].astype(np.int32), offsets.astype(np.int64))
+    entities, offsets = adjacency.starts
+    relation = np.repeat(np.arange(2 * adjacency.num_relations), np.diff(offsets))
+    return Starts(entities[np.lexsort((rng.random(len(entities)), relation))], offsets)
 
 
 def _runs(adjacency: Adjacency) -> kernels.Runs:
