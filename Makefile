@@ -23,7 +23,7 @@ demo: $(READY)
 	@$(BIN)/squire rules evaluate $(RULES)
 	@echo "\nThree facts that were held out, and what the rules make of them:\n"
 	@$(BIN)/squire rules answer $(RULES) "Costa Rica" "official language" -k 2
-	@$(BIN)/squire rules answer $(RULES) "Seychelles" "member of" -k 2
+	@$(BIN)/squire rules answer $(RULES) "Saint Barthélemy" "currency" -k 2
 	@$(BIN)/squire rules answer $(RULES) "Chechen" "written in" -k 2
 	@echo "\nNext: $(BIN)/squire data show world Austria · $(BIN)/squire rules show $(RULES) · $(BIN)/squire --help"
 
