@@ -55,9 +55,8 @@ class _TrieLoss(torch.autograd.Function):
     ) -> Tensor:
         spread = (1 - smoothing) / (len(classes) - 1)
         total = torch.zeros(len(states), dtype=states.dtype, device=states.device).index_add_(0, row, weight)  # W
-        bounds = torch.searchsorted(
-            row, torch.arange(0, len(states) + ROWS_AT_ONCE, ROWS_AT_ONCE, device=row.device)
-        )
+        firsts = torch.arange(0, len(states) + ROWS_AT_ONCE, ROWS_AT_ONCE, device=row.device)
+        bounds: list[int] = torch.searchsorted(row, firsts).tolist()
         to_states, to_classes = torch.empty_like(states), torch.zeros_like(classes)
         to_scale = None if scale is None else torch.zeros_like(scale)
         loss = states.new_zeros((), dtype=torch.float64)

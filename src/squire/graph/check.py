@@ -97,18 +97,9 @@ def _find_unseen(part: Part, earlier: Ids, names: Names, report: Report) -> None
     )
     for fault, labels, own, seen in kinds:
         positions = np.flatnonzero(own & ~np.isin(mentioned, seen))
-        unseen, first = np.unique(mentioned[positions], return_index=True)
-        order = np.argsort(first)
-        rows = positions[first[order]] // 3
-        ids = unseen[order]
-        report.add_each(
-            fault,
-            range(len(ids)),
-            lambda i, rows=rows, ids=ids, labels=labels: (  # type: ignore[misc]
-                part.place(int(rows[i])),
-                names.shorten(labels[int(ids[i])]),
-            ),
-        )
+        firsts = np.sort(positions[np.unique(mentioned[positions], return_index=True)[1]])
+        for position in firsts.tolist():
+            report.add(fault, part.place(position // 3), names.shorten(labels[int(mentioned[position])]))
 
 
 def _inverse_leaks(held_out: Ids, train: Ids, twins: Offsets, names: Names) -> np.ndarray:
