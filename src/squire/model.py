@@ -8,6 +8,8 @@ prefix trees, its ancestors (`visible`). Knows tokens and tensors, nothing of gr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,6 +21,7 @@ from squire.recipe import ModelConfig
 from squire.vocab import Vocab
 
 MASKED_OUT = -1e9
+Recall = Callable[[Tensor], Tensor]  # (row, column, 2, head, dim / heads) both
 
 
 class Dropout(nn.Module):
@@ -50,20 +53,25 @@ class Layer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.activation: nn.Module = nn.GELU() if config.activation == "gelu" else nn.ReLU()
 
-    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """x: (row, column, dim); bias: (row, 1, column, column), very negative where the second is not visible"""
+    def forward(self, x: Tensor, bias: Tensor | None, recall: Recall | None = None) -> Tensor:
+        """One layer up.
+
+        x: (row, column, dim); bias: (row, 1, column, column), very negative where the second is not visible;
+        `recall` is given the keys and values of x, and gives all that x may see, with those of earlier calls.
+        """
         if self.norm_first:
-            x = x + self.dropout(self.attend(self.norm_attention(x), bias))
+            x = x + self.dropout(self.attend(self.norm_attention(x), bias, recall))
             out: Tensor = x + self.dropout(self.transform(self.norm_feedforward(x)))
         else:
-            x = self.norm_attention(x + self.dropout(self.attend(x, bias)))
+            x = self.norm_attention(x + self.dropout(self.attend(x, bias, recall)))
             out = self.norm_feedforward(x + self.dropout(self.transform(x)))
         return out
 
-    def attend(self, x: Tensor, bias: Tensor) -> Tensor:
+    def attend(self, x: Tensor, bias: Tensor | None, recall: Recall | None) -> Tensor:
         rows, columns, dim = x.shape
         qkv = self.to_qkv(x).view(rows, columns, 3, self.heads, dim // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (row, head, column, dim / heads) each
+        q, own = qkv[:, :, 0].transpose(1, 2), qkv[:, :, 1:]
+        k, v = (recall(own) if recall else own).permute(2, 0, 3, 1, 4)  # (row, head, column, dim / heads) each
         seen = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         out: Tensor = self.from_heads(seen.transpose(1, 2).reshape(rows, columns, dim))
         return out
@@ -95,11 +103,20 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         """MLP(Enc(·)) of every token.  (row, column) × 2, (row, column, column) -> (row, column, dim)"""
-        # √dim, as usual where embeddings are tied: small enough to be classes, large enough to be seen.
-        x = self.input_dropout(self.embedding(tokens)) * self.config.dim**0.5 + self.places(places)
+        x = self.embed(tokens, places)
         bias = torch.zeros(visible.shape, dtype=x.dtype, device=x.device).masked_fill_(~visible, MASKED_OUT)
         for layer in self.layers:
             x = layer(x, bias[:, None])
+        return self.states(x)
+
+    def embed(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """What enters the first layer.  (…) × 2 -> (…, dim)"""
+        # √dim, as usual where embeddings are tied: small enough to be classes, large enough to be seen.
+        out: Tensor = self.input_dropout(self.embedding(tokens)) * self.config.dim**0.5 + self.places(places)
+        return out
+
+    def states(self, x: Tensor) -> Tensor:
+        """What meets the classes: MLP(·) of what leaves the last layer.  (…, dim) -> (…, dim)"""
         out: Tensor = self.output_dropout(self.mlp(self.last_norm(x)))
         return out
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from squire.graph.store import Adjacency
+from squire.ragged import ragged
 
 UNSEEN = 1.0  # the weight, in facts, of all tails that a relation has never had
 
@@ -37,9 +38,5 @@ class Prior:
 
     def entries(self, relations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of these relations one after the other: row, entity, value.  (entry) each"""
-        first = self.offsets[relations]
-        sizes = self.offsets[relations + 1] - first
-        row = torch.repeat_interleave(torch.arange(len(relations), device=sizes.device), sizes)
-        starts = sizes.cumsum(0) - sizes
-        at = torch.arange(len(row), device=sizes.device) - starts[row] + first[row]
+        row, at = ragged(self.offsets[relations], self.offsets[relations + 1])
         return row, self.entities[at], self.values[at]

@@ -1,0 +1,224 @@
+"""Beam search (§3.2, Eq. 5): the most probable paths of many queries at once, with no Python loop over hypotheses.
+
+A hypothesis is a path so far. Relations and entities alternate; after each entity the path may also end, and ended
+paths are put aside, so they take nobody's place in the beam. Either kind of step keeps, for each query, the `beam`
+most probable continuations. Probabilities only fall as a path grows. So the best hypotheses are expanded first, and
+whoever is below what a continuation must reach by then (`_Best.floor`) is not expanded at all. This is exact, and
+saves the larger part of the work once a model is sure of itself. Pruning raises the same floor.
+
+Knows ids of entities and relations and their log-probabilities; the model is whatever gives these (`Steps`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+SCORES_AT_ONCE = 2**22  # entity scores in memory at a time: 16 MB, which malloc keeps for the next block
+ROUNDING = 1e-4
+Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
+
+
+class Steps(Protocol):
+    """A model as the search sees it. Level 0 is the queries, 1 their first relations, 2 the first entities, …
+
+    A node is a token fed to the model; its number is its place among those fed to its level, over all calls.
+    """
+
+    num_entities: int
+
+    def begin(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Feed queries. Log-probabilities of the first relation; the last column (the end) is of no use.
+
+        (query), (query) -> (query, edge relation + 1)
+        """
+
+    def entities(self, level: int, parents: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """Feed relations after nodes of the level above: logits of the entity to follow, and their log-normaliser.
+
+        (node), (node) -> (node, entity), (node)
+        """
+
+    def relations(self, level: int, parents: Tensor, entities: Tensor) -> Tensor:
+        """Feed entities: of the relation to follow, or the end.  (node) × 2 -> (node, edge relation + 1)"""
+
+
+class Constraint(Protocol):
+    """Which edges a path may walk (§4.6)."""
+
+    def relations(self, entities: Tensor) -> Pairs:
+        """The relations that may leave these entities, as (row, relation) pairs."""
+
+    def entities(self, entities: Tensor, relations: Tensor) -> Pairs:
+        """The entities that may be reached from these along these relations, as (row, entity) pairs."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Ended paths of some queries, in the order in which they ended."""
+
+    query: Tensor  # (path)
+    trail: Tensor  # (path, 2 · hops): relation, entity, relation, entity …, then −1
+    hops: Tensor  # (path)
+    token_log_probability: Tensor  # (path, 2 · hops + 1): of each token, then of the end, then 0
+
+    @property
+    def log_probability(self) -> Tensor:
+        """Of the whole path, its end included (Eq. 1).  (path)"""
+        return self.token_log_probability.sum(1)
+
+    @property
+    def score(self) -> Tensor:
+        """Eq. 5: the log-probability by the number of tokens, <eos> included.  (path)"""
+        return self.log_probability / (2 * self.hops + 1)
+
+    @property
+    def answer(self) -> Tensor:
+        """Where each path leads.  (path)"""
+        return self.trail.gather(1, 2 * self.hops[:, None] - 1)[:, 0]
+
+
+@dataclass(frozen=True)
+class _Live:
+    """Hypotheses of one length, by query, then the most probable first. The last token is not fed yet."""
+
+    query: Tensor  # (hypothesis)
+    score: Tensor  # (hypothesis): log-probability so far
+    scores: Tensor  # (hypothesis, 1 + tokens): the same after each token, 0 at first
+    trail: Tensor  # (hypothesis, 1 + tokens): the head, then the path
+    parent: Tensor  # (hypothesis): the node that the last token comes after
+
+
+@torch.no_grad()
+def search(
+    steps: Steps,
+    heads: Tensor,  # (query)
+    relations: Tensor,  # (query)
+    beam: int,
+    hops: int,
+    prune: float = 0.0,  # drop what is less than this share as probable as the query's best of the same length
+    constraint: Constraint | None = None,
+) -> Found:
+    """All paths of at most so many hops that end within the beam."""
+    queries = torch.arange(len(heads), device=heads.device)
+    follow = steps.begin(heads, relations)
+    certain = follow.new_zeros(len(heads))
+    live = _Live(queries, certain, certain[:, None], heads[:, None], queries)
+    ended: list[Found] = []
+    for hop in range(1, hops + 1):
+        live = _choose_relations(follow[:, :-1], live, _Best(len(heads), beam, prune, follow), constraint)
+        live = _choose_entities(steps, 2 * hop - 1, live, _Best(len(heads), beam, prune, follow), constraint)
+        follow = steps.relations(2 * hop, live.parent, live.trail[:, -1])
+        ended.append(_end(live, follow[:, -1], hop, hops))
+    columns = zip(
+        *((part.query, part.trail, part.hops, part.token_log_probability) for part in ended), strict=True
+    )
+    return Found(*(torch.cat(column) for column in columns))
+
+
+def _end(live: _Live, end: Tensor, hop: int, hops: int) -> Found:
+    """The hypotheses as they are, ended; columns as for the longest."""
+    trail = pad(live.trail[:, 1:], (0, 2 * (hops - hop)), value=-1)
+    tokens = pad(torch.cat([live.scores.diff(dim=1), end[:, None]], 1), (0, 2 * (hops - hop)))
+    return Found(live.query, trail, torch.full_like(live.query, hop), tokens)
+
+
+def _choose_relations(follow: Tensor, live: _Live, best: _Best, constraint: Constraint | None) -> _Live:
+    """Each hypothesis was fed, in order, so its number is its node's.  follow: (hypothesis, edge relation)"""
+    allowed = constraint.relations(live.trail[:, -1]) if constraint else None
+    number = torch.arange(len(live.query), device=follow.device)
+    best.offer(follow, live.score, live.query, number, number, allowed)
+    return best.grow(live)
+
+
+def _choose_entities(steps: Steps, level: int, live: _Live, best: _Best, constraint: Constraint | None) -> _Live:
+    """Feed the relations, the best hypotheses of all queries first, as long as they can matter."""
+    rows = max(1, SCORES_AT_ONCE // max(steps.num_entities, 1))
+    left = _place_in_query(live.query).argsort(stable=True)
+    fed = 0
+    while len(left := left[live.score[left] >= best.floor[live.query[left]]]):
+        block, left = left[:rows], left[rows:]
+        trail = live.trail[block]
+        logits, norm = steps.entities(level, live.parent[block], trail[:, -1])
+        allowed = constraint.entities(trail[:, -2], trail[:, -1]) if constraint else None
+        node = torch.arange(fed, fed + len(block), device=block.device)
+        best.offer(logits, live.score[block] - norm, live.query[block], block, node, allowed)
+        fed += len(block)
+    return best.grow(live)
+
+
+class _Best:
+    """The best continuations of each query, out of those offered a block of hypotheses at a time."""
+
+    def __init__(self, num_queries: int, beam: int, prune: float, like: Tensor) -> None:
+        self._beam, self._margin = beam, math.log(prune) if prune else -math.inf
+        self.floor = like.new_full((num_queries,), -math.inf)  # (query): what a continuation must reach to matter
+        none = torch.empty(0, dtype=torch.long, device=like.device)
+        self._kept = [none, none, none, none, like.new_empty(0)]  # query, source, node, token, score
+
+    def offer(
+        self, scores: Tensor, plus: Tensor, query: Tensor, source: Tensor, node: Tensor, allowed: Pairs | None
+    ) -> None:
+        """Rows of scores, one a hypothesis: add this to each, of this query, with this number and this node.
+
+        scores: (row, class); the others: (row)
+        """
+        if allowed is None:
+            if not self.floor.isfinite().all():
+                self._set_floor(*_heads_of_rows(scores, plus, query, self._beam))
+            # No sum is made of all scores: most are never looked at again. The sums round otherwise than this
+            # difference, so a little more is let in than must be, and judged with the others.
+            row, token = (scores >= (self.floor[query] - plus - ROUNDING)[:, None]).nonzero(as_tuple=True)
+        else:
+            row, token = allowed
+        offered = (query[row], source[row], node[row], token, scores[row, token] + plus[row])
+        kept = [torch.cat(pair) for pair in zip(self._kept, offered, strict=True)]
+        order = _best_first(kept[0], kept[-1])
+        order = order[_place_in_query(kept[0][order]) < self._beam]
+        self._kept = [column[order] for column in kept]
+        self._set_floor(self._kept[0], self._kept[-1])
+
+    def _set_floor(self, query: Tensor, score: Tensor) -> None:
+        """The `beam`-th of these sorted scores, and no less than pruning lets through."""
+        place = _place_in_query(query)
+        for at, margin in ((self._beam - 1, 0.0), (0, self._margin)):
+            here = place == at
+            self.floor[query[here]] = torch.maximum(self.floor[query[here]], score[here] + margin)
+
+    def grow(self, live: _Live) -> _Live:
+        """The chosen hypotheses, one token longer."""
+        good = self._kept[-1] >= self.floor[self._kept[0]]
+        query, source, node, token, score = (column[good] for column in self._kept)
+        scores, trail = (
+            torch.cat([before[source], new[:, None]], 1)
+            for before, new in ((live.scores, score), (live.trail, token))
+        )
+        return _Live(query, score, scores, trail, node)
+
+
+def _heads_of_rows(scores: Tensor, plus: Tensor, query: Tensor, beam: int) -> tuple[Tensor, Tensor]:
+    """The best scores of each row, sorted, with their queries: enough to bound a query's `beam`-th best."""
+    rows = torch.bincount(query)
+    fewest = int(rows[rows > 0].min()) if len(query) else 1
+    each = min(-(-beam // fewest), scores.shape[1])
+    score = (scores.topk(each, dim=1).values + plus[:, None]).flatten()
+    query = query.repeat_interleave(each)
+    order = _best_first(query, score)
+    return query[order], score[order]
+
+
+def _best_first(query: Tensor, score: Tensor) -> Tensor:
+    """The order by query, then by falling score; who came first wins a tie.  (candidate)"""
+    order = score.argsort(descending=True, stable=True)
+    return order[query[order].argsort(stable=True)]
+
+
+def _place_in_query(query: Tensor) -> Tensor:
+    """0, 1, 2 … within each run of equal queries.  (hypothesis), ascending"""
+    number = torch.arange(len(query), device=query.device)
+    return number - torch.searchsorted(query, query)

@@ -1,0 +1,99 @@
+"""From paths to answers: beam search over any number of queries, and the answers of each, best first (§4.1).
+
+Works on ids; in blocks, so memory does not grow with the number of queries. How answers look to a person is the
+business of `reasoner`, how good they are of `evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from squire.beam import Constraint, Found, search
+from squire.graph.store import Ids, Offsets
+from squire.model import Transformer
+from squire.steps import ModelSteps
+
+HYPOTHESES_AT_ONCE = 2048  # of all queries of a block: their keys and values are the memory of a search
+Aggregate = Literal["sum", "max"]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to search and how to rank."""
+
+    beam: int = 256
+    aggregate: Aggregate = "sum"
+    prune: float = 0.0
+    hops: int = 3
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to a block of queries, best first, each with all its paths, best first."""
+
+    offsets: Offsets  # (query + 1): into the answers
+    entity: Offsets  # (answer)
+    score: Floats  # (answer): what they are ranked by
+    path_offsets: Offsets  # (answer + 1): into the paths
+    trail: Offsets  # (path, 2 · hops): relation, entity, …, then −1
+    hops: Offsets  # (path)
+    token_log_probability: Floats  # (path, 2 · hops + 1)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of(self, query: int) -> slice:
+        return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
+
+    @property
+    def best_path(self) -> Offsets:
+        """The evidence: the best path by Eq. 5, however answers are ranked.  (answer)"""
+        return self.path_offsets[:-1]
+
+
+@torch.no_grad()
+def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Answers]:
+    """Blocks of answers, in the order of the queries.  queries: (query, 2) head and edge relation"""
+    device = model.embedding.weight.device
+    model.eval()
+    steps = ModelSteps(model)
+    for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
+        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(device)
+        found = search(steps, block[:, 0], block[:, 1], how.beam, how.hops, how.prune, how.constraint)
+        yield rank_answers(found, len(block), how.aggregate)
+
+
+def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Answers:
+    """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities."""
+    query, answer, score = (x.cpu().numpy() for x in (found.query, found.answer, found.score.double()))
+    by_group = np.lexsort((-score, answer, query))  # stable: equal paths stay as they were found
+    query, answer, score = query[by_group], answer[by_group], score[by_group]
+    is_first = np.ones(len(query), bool)
+    is_first[1:] = (np.diff(query) != 0) | (np.diff(answer) != 0)
+    firsts = np.flatnonzero(is_first)
+    if aggregate == "max":
+        total = score[firsts]
+    else:
+        probability = np.exp(found.log_probability.double().cpu().numpy()[by_group])
+        total = np.add.reduceat(probability, firsts) if len(firsts) else np.empty(0)
+    sizes = np.diff(np.append(firsts, len(query)))
+    best_first = np.lexsort((-total, query[firsts]))
+    at = np.repeat(firsts[best_first] - np.cumsum(sizes[best_first]) + sizes[best_first], sizes[best_first])
+    paths = by_group[at + np.arange(len(query))]
+    return Answers(
+        np.searchsorted(query[firsts], np.arange(num_queries + 1)),
+        answer[firsts][best_first],
+        total[best_first],
+        np.append(0, np.cumsum(sizes[best_first])),
+        found.trail.cpu().numpy()[paths],
+        found.hops.cpu().numpy()[paths],
+        found.token_log_probability.double().cpu().numpy()[paths],
+    )

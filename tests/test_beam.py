@@ -1,0 +1,213 @@
+"""The search against its definition, and against all paths there are."""
+
+from __future__ import annotations
+
+import math
+
+import naive_beam
+import numpy as np
+import pytest
+import torch
+from fakes import FakeSteps
+from hypothesis import given
+from hypothesis import strategies as st
+from naive_beam import Ended, Follow
+from training_cases import ENTITIES, RELATIONS, VOCAB, small_graph
+
+from squire import beam
+from squire.beam import Found, search
+from squire.constraint import EdgeConstraint
+from squire.decode import Decoding, decode, rank_answers
+from squire.model import Transformer
+from squire.prior import Prior
+from squire.recipe import ModelConfig
+from squire.steps import ModelSteps
+
+E, R = 5, 4
+
+
+def paths_of(found: Found, query: int) -> dict[tuple[int, ...], float]:
+    own = found.query == query
+    trails = (tuple(t for t in trail if t >= 0) for trail in found.trail[own].tolist())
+    return dict(zip(trails, found.log_probability[own].tolist(), strict=True))
+
+
+def same(found: dict[tuple[int, ...], float], expected: list[Ended]) -> None:
+    assert found == pytest.approx({ended.path: ended.log_probability for ended in expected}, abs=1e-5)
+
+
+def run(follow: Follow, queries: int, beam: int, hops: int, prune: float = 0.0) -> Found:
+    return search(
+        FakeSteps(follow, E), torch.zeros(queries).long(), torch.zeros(queries).long(), beam, hops, prune
+    )
+
+
+@given(seed=st.integers(0, 999), hops=st.integers(1, 2), queries=st.integers(1, 3))
+def test_a_beam_as_wide_as_the_world_finds_every_path(seed: int, hops: int, queries: int) -> None:
+    follow = naive_beam.random_follow(seed, E, R)
+    found = run(follow, queries, beam=(E * R) ** 2, hops=hops)
+    for query in range(queries):
+        same(paths_of(found, query), naive_beam.all_paths(follow, query, hops))
+
+
+@given(
+    seed=st.integers(0, 999),
+    width=st.integers(1, 30),
+    hops=st.integers(1, 3),
+    prune=st.sampled_from([0.0, 0.01, 0.2]),
+    at_once=st.sampled_from([1, 7, 64, 10_000]),
+)
+def test_a_narrow_beam_keeps_what_the_definition_keeps(
+    seed: int, width: int, hops: int, prune: float, at_once: int
+) -> None:
+    follow = naive_beam.random_follow(seed, E, R)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam, "SCORES_AT_ONCE", at_once)
+        found = run(follow, 3, width, hops, prune)
+    for query in range(3):
+        same(paths_of(found, query), naive_beam.beam_search(follow, query, 0, width, hops, prune))
+
+
+def test_who_cannot_matter_is_not_fed() -> None:
+    def follow(query: int, path: tuple[int, ...]) -> list[float]:  # the first of all is nearly certain
+        size, first = (E, 0.8) if len(path) % 2 else (R + 1, 0.96)
+        return [math.log(first)] + [math.log((1 - first) / (size - 1))] * (size - 1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam, "SCORES_AT_ONCE", 1)
+        steps = FakeSteps(follow, E)
+        search(steps, torch.zeros(1).long(), torch.zeros(1).long(), beam=4, hops=1)
+    assert steps.fed == 1 + 1 + 4  # the query, the first relation, the entities: .8 · .04 is above .96 · .01
+
+
+def test_results_do_not_depend_on_the_company() -> None:
+    follow = naive_beam.random_follow(3, E, R)
+    together = run(follow, 4, beam=6, hops=3)
+    for query in range(4):
+        alone = search(
+            FakeSteps(lambda _, path, query=query: follow(query, path), E),  # type: ignore[misc]
+            torch.zeros(1).long(), torch.zeros(1).long(), 6, 3,
+        )  # fmt: skip
+        assert paths_of(together, query) == paths_of(alone, 0)
+
+
+def test_probabilities_of_the_tokens_make_up_the_path() -> None:
+    follow = naive_beam.random_follow(1, E, R)
+    found = run(follow, 1, beam=50, hops=2)
+    for trail, tokens in zip(found.trail.tolist(), found.token_log_probability.tolist(), strict=True):
+        path = tuple(token for token in trail if token >= 0)
+        expected = [follow(0, path[:k])[token] for k, token in enumerate(path)] + [follow(0, path)[-1]]
+        assert tokens[: len(expected)] == pytest.approx(expected)
+        assert not any(tokens[len(expected) :])
+
+
+def test_score_is_the_mean_log_probability_of_a_token() -> None:
+    """Eq. 5 by hand: a path of one hop has three tokens with <eos>, one of two hops five."""
+    found = Found(
+        torch.tensor([0, 0]),
+        torch.tensor([[1, 2, -1, -1], [1, 2, 3, 4]]),
+        torch.tensor([1, 2]),
+        torch.tensor([[-1.0, -2.0, -3.0, 0.0, 0.0], [-1.0, -1.0, -1.0, -1.0, -6.0]]),
+    )
+    assert found.score.tolist() == [-2.0, -2.0]
+    assert found.answer.tolist() == [2, 4]
+
+
+# ------------------------------------------------------------------------------------------------- constraint
+
+
+@given(seed=st.integers(0, 99), width=st.integers(1, 40), hops=st.integers(1, 3))
+def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops: int) -> None:
+    graph = small_graph(triples=20, seed=seed)
+    follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
+    heads = torch.tensor([0, 5])
+    steps = FakeSteps(follow, ENTITIES)
+    found = search(steps, heads, torch.zeros(2).long(), width, hops, constraint=EdgeConstraint.of(graph))
+    edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
+    for query, head in enumerate(heads.tolist()):
+        same(
+            paths_of(found, query),
+            naive_beam.beam_search(follow, query, head, width, hops, edges=edges),
+        )
+
+
+# ------------------------------------------------------------------------------------------------- answers
+
+
+@given(seed=st.integers(0, 999), aggregate=st.sampled_from(["sum", "max"]))
+def test_answers_by_their_best_path_or_by_all(seed: int, aggregate: str) -> None:
+    follow = naive_beam.random_follow(seed, E, R)
+    found = run(follow, 2, beam=12, hops=2)
+    ranked = rank_answers(found, 2, aggregate)  # type: ignore[arg-type]
+    for query in range(2):
+        paths = naive_beam.beam_search(follow, query, 0, 12, 2)
+        own = ranked.of(query)
+        expected = naive_beam.answers(paths, aggregate)
+        assert dict(zip(ranked.entity[own].tolist(), ranked.score[own].tolist(), strict=True)) == pytest.approx(
+            expected
+        )
+        assert np.all(np.diff(ranked.score[own]) <= 0)
+        for answer in range(own.start, own.stop):
+            rows = slice(ranked.path_offsets[answer], ranked.path_offsets[answer + 1])
+            mine = [ended for ended in paths if ended.path[-1] == ranked.entity[answer]]
+            assert len(mine) == rows.stop - rows.start
+            best = max(mine, key=lambda ended: ended.log_probability / (len(ended.path) + 1))
+            assert tuple(t for t in ranked.trail[ranked.best_path[answer]] if t >= 0) == best.path
+
+
+# ------------------------------------------------------------------------------------------------- the model
+
+
+def model_of(typed: bool, norm_first: bool) -> Transformer:
+    torch.manual_seed(0)
+    config = ModelConfig(
+        layers=2, dim=16, feedforward=24, heads=2, typed=typed, prior=typed, norm_first=norm_first, max_hops=2
+    )
+    model = Transformer(VOCAB, config, Prior.of(small_graph()) if typed else None)
+    for parameter in model.parameters():  # far from uniform
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+def model_follow(model: Transformer, queries: list[tuple[int, int]]) -> Follow:
+    """The model without any cache, one path at a time."""
+    from naive_model import logits_after
+
+    def follow(query: int, path: tuple[int, ...]) -> list[float]:
+        head, relation = queries[query]
+        tokens = [t + VOCAB.first_relation * (k % 2 == 0) for k, t in enumerate(path)]
+        with torch.no_grad():
+            logits = logits_after(model, (head, relation + VOCAB.first_relation), tokens)
+        classes = VOCAB.after_relation if len(path) % 2 else VOCAB.after_entity
+        if model.config.typed:
+            logits = logits[classes]
+            return logits.log_softmax(0).tolist()
+        return logits.log_softmax(0)[classes].tolist()
+
+    return follow
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_cache_changes_nothing(typed: bool, norm_first: bool) -> None:
+    model = model_of(typed, norm_first)
+    queries = [(0, 0), (3, 1), (7, 5)]
+    follow = model_follow(model, queries)
+    columns = torch.tensor(queries).T
+    found = search(ModelSteps(model), columns[0], columns[1], beam=20, hops=2)
+    for query, (head, _) in enumerate(queries):
+        same(paths_of(found, query), naive_beam.beam_search(follow, query, head, 20, 2))
+
+
+def test_blocks_of_queries_come_in_order_and_alone_or_together_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(typed=True, norm_first=True)
+    queries = np.array([(h, r) for h in range(6) for r in range(2)], np.int32)
+    how = Decoding(beam=8, hops=2)
+    whole = list(decode(model, queries, how))
+    assert sum(map(len, whole)) == len(queries)
+    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 1)
+    alone = list(decode(model, queries, how))
+    assert [len(block) for block in alone] == [1] * len(queries)
+    flat = [dict(zip(b.entity[b.of(q)], b.score[b.of(q)], strict=True)) for b in whole for q in range(len(b))]
+    for one, block in zip(flat, alone, strict=True):
+        assert one == pytest.approx(dict(zip(block.entity, block.score, strict=True)), rel=1e-4)
