@@ -16,7 +16,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from squire.evaluate.baselines import evaluate_frequency, evaluate_rules
+from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics
 from squire.graph import datasets
 from squire.graph.io import load_graph
@@ -43,9 +44,9 @@ def record(name: str) -> tuple[dict[str, object], list[Metrics]]:
     mined = time.perf_counter()
     engine = RuleEngine(rules, graph.train)
     rows = [
-        row
-        for side in ("tail", "both")
-        for row in (evaluate_frequency(graph, "test", side), evaluate_rules(graph, engine, "test", side))
+        ranking.metrics()
+        for asked in (Asked.of(graph, "test", "tail"), Asked.of(graph, "test", "both"))
+        for ranking in (rank_by_frequency(graph, asked), rank_by_rules(graph, asked, engine))
     ]
     content: dict[str, object] = {
         "command": f"python scripts/record_rules.py {name}",

@@ -16,7 +16,7 @@ class FakeSteps:
 
     def begin(self, heads: Tensor, relations: Tensor) -> Tensor:
         self._levels = [[(query, ()) for query in range(len(heads))]]
-        return self._rows(self._levels[0])
+        return self._rows(self._levels[0], 0)
 
     def entities(self, level: int, parents: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         logits = self._feed(level, parents, relations) + 3.0  # not normalised: the search must do it
@@ -38,7 +38,9 @@ class FakeSteps:
         if level == len(self._levels):
             self._levels.append([])
         self._levels[level] += nodes
-        return self._rows(nodes)
+        return self._rows(nodes, level)
 
-    def _rows(self, nodes: list[tuple[int, Path]]) -> Tensor:
-        return torch.tensor([self._follow(*node) for node in nodes], dtype=torch.float64)
+    def _rows(self, nodes: list[tuple[int, Path]], level: int) -> Tensor:
+        width = self.num_entities if level % 2 else len(self._follow(0, ()))
+        rows = [self._follow(*node) for node in nodes]
+        return torch.tensor(rows, dtype=torch.float64).view(len(nodes), width)

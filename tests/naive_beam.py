@@ -21,8 +21,14 @@ class Ended:
     log_probability: float
 
 
-def all_paths(follow: Follow, query: int, hops: int) -> list[Ended]:
-    """Every path of at most so many hops, with its probability (Eq. 1)."""
+def is_simple(head: int, path: Path) -> bool:
+    """No entity twice; a single edge may lead back to its head."""
+    entities = (head, *path[1::2])
+    return len(path) <= 2 or (len(set(entities[1:])) == len(entities) - 1 and head not in path[3::2])
+
+
+def all_paths(follow: Follow, query: int, head: int, hops: int) -> list[Ended]:
+    """Every simple path of at most so many hops, with its probability (Eq. 1)."""
     found: list[Ended] = []
 
     def walk(path: Path, score: float) -> None:
@@ -32,7 +38,8 @@ def all_paths(follow: Follow, query: int, hops: int) -> list[Ended]:
                 found.append(Ended(path, score + after[-1]))
             after = after[:-1] if len(path) < 2 * hops else []
         for token, value in enumerate(after):
-            walk((*path, token), score + value)
+            if is_simple(head, (*path, token)):
+                walk((*path, token), score + value)
 
     walk((), 0.0)
     return found
@@ -53,7 +60,7 @@ def beam_search(
             ((*path, token), score + value)
             for path, score in live
             for token, value in enumerate(after[path])
-            if edges is None or _allowed(head, (*path, token), edges)
+            if is_simple(head, (*path, token)) and (edges is None or _allowed(head, (*path, token), edges))
         ]
         grown.sort(key=lambda item: -item[1])
         best = grown[0][1] if grown else 0.0

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from graphs import make_graph
 
-from squire.evaluate.baselines import TailFrequency, evaluate_frequency, evaluate_rules, queries_of
+from squire.evaluate.asked import Asked, queries_of
+from squire.evaluate.baselines import TailFrequency, rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics, Signature
 from squire.evaluate.ranks import realistic_rank
 from squire.rules.apply import RuleEngine
@@ -56,7 +57,9 @@ def test_rules_rank_by_rule_and_the_rest_by_frequency() -> None:
     train = [("a", "r", "x"), ("a", "s", "x"), ("b", "r", "x"), ("b", "s", "x"), ("c", "s", "y"), ("d", "q", "z")]
     graph = make_graph({"train": train, "test": [("c", "r", "y"), ("d", "s", "x")]})
     engine = RuleEngine(mine_rules(graph.train).rules, graph.train)
-    frequency, rules = evaluate_frequency(graph, "test"), evaluate_rules(graph, engine, "test")
+    asked = Asked.of(graph, "test")
+    frequency = rank_by_frequency(graph, asked).metrics()
+    rules = rank_by_rules(graph, asked, engine).metrics()
     assert frequency.mrr == pytest.approx((1 / 4.5 + 1) / 2)  # y ties with a, b, c, d, z behind x
     assert rules.mrr == 1.0  # r(X,Y) ⇐ s(X,Y) reaches y; no rule reaches x from d, but it is the usual tail of s
 
@@ -67,5 +70,7 @@ def test_held_out_triples_change_no_score() -> None:
     for valid in ([], [("x", "r", "y"), ("y", "r", "x"), ("x", "s", "a")]):
         graph = make_graph({"train": train, "valid": valid, "test": [("c", "r", "y")]})
         engine = RuleEngine(mine_rules(graph.train).rules, graph.train)
-        ranks.append((evaluate_frequency(graph, "test").mrr, evaluate_rules(graph, engine, "test").mrr))
+        asked = Asked.of(graph, "test")
+        rankings = rank_by_frequency(graph, asked), rank_by_rules(graph, asked, engine)
+        ranks.append([ranking.ranks.tolist() for ranking in rankings])
     assert ranks[0] == ranks[1]

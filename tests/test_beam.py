@@ -18,6 +18,7 @@ from squire import beam
 from squire.beam import Found, search
 from squire.constraint import EdgeConstraint
 from squire.decode import Decoding, decode, rank_answers
+from squire.graph.store import Adjacency
 from squire.model import Transformer
 from squire.prior import Prior
 from squire.recipe import ModelConfig
@@ -47,7 +48,7 @@ def test_a_beam_as_wide_as_the_world_finds_every_path(seed: int, hops: int, quer
     follow = naive_beam.random_follow(seed, E, R)
     found = run(follow, queries, beam=(E * R) ** 2, hops=hops)
     for query in range(queries):
-        same(paths_of(found, query), naive_beam.all_paths(follow, query, hops))
+        same(paths_of(found, query), naive_beam.all_paths(follow, query, 0, hops))
 
 
 @given(
@@ -129,6 +130,16 @@ def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops
             paths_of(found, query),
             naive_beam.beam_search(follow, query, head, width, hops, edges=edges),
         )
+
+
+def test_a_constraint_without_edges_leaves_no_path() -> None:
+    nothing = Adjacency.build(np.empty((0, 3), np.int32), ENTITIES, RELATIONS)
+    model = model_of(typed=True, norm_first=True)
+    (ranked,) = decode(
+        model, np.array([[0, 0]], np.int32), Decoding(8, hops=2, constraint=EdgeConstraint.of(nothing))
+    )
+    assert len(ranked) == 1
+    assert len(ranked.entity) == len(ranked.trail) == 0
 
 
 # ------------------------------------------------------------------------------------------------- answers

@@ -2,9 +2,9 @@
 
 A hypothesis is a path so far. Relations and entities alternate; after each entity the path may also end, and ended
 paths are put aside, so they take nobody's place in the beam. Either kind of step keeps, for each query, the `beam`
-most probable continuations. Probabilities only fall as a path grows. So the best hypotheses are expanded first, and
-whoever is below what a continuation must reach by then (`_Best.floor`) is not expanded at all. This is exact, and
-saves the larger part of the work once a model is sure of itself. Pruning raises the same floor.
+most probable continuations. Probabilities only fall as a path grows. So the best hypotheses are expanded first,
+and whoever is below what a continuation must reach by then (`_Best.floor`) is not expanded at all. This is exact.
+Pruning raises the same floor.
 
 Knows ids of entities and relations and their log-probabilities; the model is whatever gives these (`Steps`).
 """
@@ -113,7 +113,8 @@ def search(
     for hop in range(1, hops + 1):
         live = _choose_relations(follow[:, :-1], live, _Best(len(heads), beam, prune, follow), constraint)
         live = _choose_entities(steps, 2 * hop - 1, live, _Best(len(heads), beam, prune, follow), constraint)
-        follow = steps.relations(2 * hop, live.parent, live.trail[:, -1])
+        # A constraint may have left nobody: then there is nothing to feed.
+        follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
         ended.append(_end(live, follow[:, -1], hop, hops))
     columns = zip(
         *((part.query, part.trail, part.hops, part.token_log_probability) for part in ended), strict=True
@@ -137,7 +138,11 @@ def _choose_relations(follow: Tensor, live: _Live, best: _Best, constraint: Cons
 
 
 def _choose_entities(steps: Steps, level: int, live: _Live, best: _Best, constraint: Constraint | None) -> _Live:
-    """Feed the relations, the best hypotheses of all queries first, as long as they can matter."""
+    """Feed the relations, the best hypotheses of all queries first, as long as they can matter.
+
+    Evidence is a simple path: nothing is visited twice. Only the first hop may lead back to the head, since a fact
+    may do so.
+    """
     rows = max(1, SCORES_AT_ONCE // max(steps.num_entities, 1))
     left = _place_in_query(live.query).argsort(stable=True)
     fed = 0
@@ -145,6 +150,8 @@ def _choose_entities(steps: Steps, level: int, live: _Live, best: _Best, constra
         block, left = left[:rows], left[rows:]
         trail = live.trail[block]
         logits, norm = steps.entities(level, live.parent[block], trail[:, -1])
+        if level > 1:
+            logits.scatter_(1, trail[:, 0::2], -math.inf)
         allowed = constraint.entities(trail[:, -2], trail[:, -1]) if constraint else None
         node = torch.arange(fed, fed + len(block), device=block.device)
         best.offer(logits, live.score[block] - norm, live.query[block], block, node, allowed)
@@ -176,7 +183,9 @@ class _Best:
             row, token = (scores >= (self.floor[query] - plus - ROUNDING)[:, None]).nonzero(as_tuple=True)
         else:
             row, token = allowed
-        offered = (query[row], source[row], node[row], token, scores[row, token] + plus[row])
+        score = scores[row, token] + plus[row]
+        possible = score > -math.inf
+        offered = (column[possible] for column in (query[row], source[row], node[row], token, score))
         kept = [torch.cat(pair) for pair in zip(self._kept, offered, strict=True)]
         order = _best_first(kept[0], kept[-1])
         order = order[_place_in_query(kept[0][order]) < self._beam]

@@ -36,7 +36,7 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Ranked:
     """The answers to a block of queries, best first, each with all its paths, best first."""
 
     offsets: Offsets  # (query + 1): into the answers
@@ -46,6 +46,7 @@ class Answers:
     trail: Offsets  # (path, 2 · hops): relation, entity, …, then −1
     hops: Offsets  # (path)
     token_log_probability: Floats  # (path, 2 · hops + 1)
+    aggregate: Aggregate
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -60,7 +61,7 @@ class Answers:
 
 
 @torch.no_grad()
-def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Answers]:
+def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Ranked]:
     """Blocks of answers, in the order of the queries.  queries: (query, 2) head and edge relation"""
     device = model.embedding.weight.device
     model.eval()
@@ -71,7 +72,7 @@ def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Answers]
         yield rank_answers(found, len(block), how.aggregate)
 
 
-def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Answers:
+def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Ranked:
     """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities."""
     query, answer, score = (x.cpu().numpy() for x in (found.query, found.answer, found.score.double()))
     by_group = np.lexsort((-score, answer, query))  # stable: equal paths stay as they were found
@@ -88,7 +89,7 @@ def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Answer
     best_first = np.lexsort((-total, query[firsts]))
     at = np.repeat(firsts[best_first] - np.cumsum(sizes[best_first]) + sizes[best_first], sizes[best_first])
     paths = by_group[at + np.arange(len(query))]
-    return Answers(
+    return Ranked(
         np.searchsorted(query[firsts], np.arange(num_queries + 1)),
         answer[firsts][best_first],
         total[best_first],
@@ -96,4 +97,5 @@ def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Answer
         found.trail.cpu().numpy()[paths],
         found.hops.cpu().numpy()[paths],
         found.token_log_probability.double().cpu().numpy()[paths],
+        aggregate,
     )

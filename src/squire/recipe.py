@@ -173,9 +173,12 @@ class DecodeConfig(_Section):
     """Paths kept at each step of the beam search."""
     aggregate: Literal["sum", "max"] = "sum"
     """An answer's score: all its paths together (the paper's self-consistency), or its best one."""
+    prune: float = 0.0
+    """Drop paths less than this share as probable as the best of the same length; the paper: none."""
 
     def _check(self) -> None:
         self._expect_positive("beam")
+        self._expect("prune", 0 <= self.prune < 1, "a share from 0 to less than 1")
 
 
 SECTIONS: Mapping[str, type[_Section]] = {

@@ -58,8 +58,7 @@ class ModelSteps:
             self._levels.append(rows[:0])
         self._levels[level] = torch.cat([self._levels[level], rows])
         blocks = zip(torch.split(tokens, NODES_AT_ONCE), torch.split(rows, NODES_AT_ONCE), strict=True)
-        states = [self._feed_block(*block) for block in blocks]
-        return torch.cat(states) if states else self._model.embedding.weight.new_empty((0, self._model.config.dim))
+        return torch.cat([self._feed_block(*block) for block in blocks])
 
     def _feed_block(self, tokens: Tensor, rows: Tensor) -> Tensor:
         """tokens: (node, token); rows: (node, all its tokens) -> (node, dim)"""

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, Source, open_graph
+from squire.cli.tables import print_metrics
 from squire.errors import SettingError, UnknownName
-from squire.evaluate.baselines import TailFrequency, evaluate_frequency, evaluate_rules
+from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import TailFrequency, rank_by_frequency, rank_by_rules
 from squire.graph.graph import Graph
 from squire.graph.names import Names
 from squire.graph.streams import ensure_creatable
@@ -24,7 +24,7 @@ from squire.rules.apply import Candidates, Grounding, RuleEngine, noisy_or
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.rule import NONE, Rules
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import ensure_readable, is_writable, read_rules, rule_text, write_rules
+from squire.rules.text import ensure_readable, is_writable, read_rules, readable, rule_text, write_rules
 
 app = typer.Typer(help="Read and judge mined rules.", no_args_is_help=True)
 DEFAULTS = MiningOptions()
@@ -123,7 +123,7 @@ def show(
             Text.assemble(
                 (f"{rules.confidence[rule]:.2f}{estimate}", "bold cyan"),
                 (f"  {rules.support[rule]:,} of {rules.body_count[rule]:,}  ", "dim"),
-                _readable(rules, rule, names),
+                readable(rules, rule, names),
             ),
             soft_wrap=True,
         )
@@ -190,7 +190,7 @@ def _evidence(
     grounding = engine.grounding(*query, tail, rule)
     return {
         "answer": graph.names.shorten(graph.names.entities[tail]),
-        "rule": _readable(engine.rules, rule, graph.names),
+        "rule": readable(engine.rules, rule, graph.names),
         "rule_trust": round(float(candidates.trust[index, 0]), 4),
         "path": path_text(grounding, graph) if grounding else "",
     }
@@ -207,25 +207,16 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """How well the rules rank the held-out answers, beside the tail frequency."""
-    if split not in ("valid", "test"):
-        raise SettingError(f"--split {split}: expected valid or test.")
     loaded, rules = _open(rules_file, graph)
-    if not len(loaded.triples(split)):
-        raise SettingError(f"--split {split}: {loaded.name} has no such triples.")
+    asked = Asked.of(loaded, split, side)
     engine = RuleEngine(rules, loaded.train, best)
     with progress_bar("ranking") as show_progress:
-        ours = evaluate_rules(loaded, engine, split, side, aggregate, show_progress)
-    rows = [evaluate_frequency(loaded, split, side), ours]
+        ours = rank_by_rules(loaded, asked, engine, aggregate, show_progress)
+    rows = [ranking.metrics() for ranking in (rank_by_frequency(loaded, asked), ours)]
     if as_json:
         print_json([row.as_dict() for row in rows])
         return
-    table = Table("method", "MRR", "Hits@1", "Hits@3", "Hits@10", title=escape(f"{loaded.name}, {split}, {side}"))
-    for row in rows:
-        figures = (f"{value:.3f}" for value in (row.mrr, row.hits1, row.hits3, row.hits10))
-        table.add_row(row.signature.method, *figures)
-    out.print(table)
-    for row in rows:
-        out.print(Text(str(row.signature), "dim"), soft_wrap=True)
+    print_metrics(rows, f"{loaded.name}, {split}, {side}")
 
 
 def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
@@ -256,25 +247,6 @@ def load_rules(rules_file: Path, names: Names) -> Rules:
     if read.skipped:
         errors.print(f"[yellow]{read.skipped:,} rules of other forms left out[/]")
     return read.rules
-
-
-def _readable(rules: Rules, rule: int, names: Names) -> str:
-    """`spouse(X,Y) ⇐ spouse(Y,X)`, with shortened names."""
-    r, c, d = int(rules.head[rule]), int(rules.head_constant[rule]), int(rules.body_constant[rule])
-    body = [b for b in rules.body[rule].tolist() if b != NONE]
-
-    def atom(relation: int, first: str, second: str) -> str:
-        inverse = relation >= rules.num_relations
-        label = names.shorten(names.relations[relation % rules.num_relations])
-        return f"{label}({second}, {first})" if inverse else f"{label}({first}, {second})"
-
-    if c == NONE:
-        places = ["X", *"AB"[: len(body) - 1], "Y"]
-        atoms = [atom(b, places[i], places[i + 1]) for i, b in enumerate(body)]
-        return f"{atom(r, 'X', 'Y')} ⇐ {' ∧ '.join(atoms)}"
-    variable = "X" if r < rules.num_relations else "Y"
-    end = "anything" if d == NONE else names.shorten(names.entities[d])
-    return f"{atom(r, variable, names.shorten(names.entities[c]))} ⇐ {atom(body[0], variable, end)}"
 
 
 def _examples(engine: RuleEngine, graph: Graph, rule: int, count: int) -> list[str]:

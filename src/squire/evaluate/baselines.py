@@ -11,26 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.errors import SettingError
-from squire.evaluate.metrics import Metrics, Signature
+from squire.evaluate.asked import Asked
+from squire.evaluate.ranking import Ranking
 from squire.evaluate.ranks import realistic_rank
-from squire.graph.graph import SPLITS, Graph
-from squire.graph.store import Ids
+from squire.graph.graph import Graph
 from squire.rules.apply import Candidates, RuleEngine, maximum, noisy_or
 
 Scores = npt.NDArray[np.float64]
 Aggregate = Callable[[Candidates], Scores]
 AGGREGATES: dict[str, Aggregate] = {"max": maximum, "noisy-or": noisy_or}
-
-
-def queries_of(graph: Graph, split: str, side: str) -> Ids:
-    """The (head, edge relation, answer) to ask; for heads the inverse relation is asked.  (query, 3)"""
-    triples = graph.triples(split)
-    if side == "tail":
-        return triples
-    if side != "both":
-        raise SettingError(f"--side {side}: expected tail or both.")
-    inverse = triples[:, ::-1] + np.array([0, graph.num_relations, 0], np.int32)
-    return np.concatenate([triples, inverse])
 
 
 class TailFrequency:
@@ -50,42 +39,39 @@ class TailFrequency:
         return np.asarray(counts / max(len(own), 1))
 
 
-def evaluate_frequency(graph: Graph, split: str, side: str = "tail") -> Metrics:
+def rank_by_frequency(graph: Graph, asked: Asked) -> Ranking:
     """The frequency row."""
-    frequency, known = TailFrequency(graph), graph.known(*SPLITS)
-    queries = queries_of(graph, split, side)
-    ranks = np.empty(len(queries))
-    for i, (head, relation, answer) in enumerate(queries.tolist()):
-        ranks[i] = realistic_rank(frequency(relation), answer, known.tails_of(head, relation))
-    return Metrics.of(ranks, Signature(graph.name, split, side, "frequency"))
+    frequency = TailFrequency(graph)
+    ranks = np.empty(len(asked.queries))
+    for i, (head, relation, answer) in enumerate(asked.queries.tolist()):
+        ranks[i] = realistic_rank(frequency(relation), answer, asked.known.tails_of(head, relation))
+    return Ranking(asked.signature("frequency"), asked.queries, ranks)
 
 
-def evaluate_rules(
+def rank_by_rules(
     graph: Graph,
+    asked: Asked,
     engine: RuleEngine,
-    split: str,
-    side: str = "tail",
     aggregate: str = "noisy-or",
     progress: Callable[[int, int], None] | None = None,
-) -> Metrics:
+) -> Ranking:
     """The rules row: answers by their rules; ties, and what no rule reaches, by tail frequency."""
     if aggregate not in AGGREGATES:
         raise SettingError(f"--aggregate {aggregate}: expected {' or '.join(AGGREGATES)}.")
-    frequency, known = TailFrequency(graph), graph.known(*SPLITS)
-    queries = queries_of(graph, split, side)
+    frequency = TailFrequency(graph)
     ranks: list[float] = []
-    for candidates in engine.stream(queries[:, :2]):
+    for candidates in engine.stream(asked.queries[:, :2]):
         scores = _ordinals(AGGREGATES[aggregate](candidates))
         for query in range(len(candidates)):
-            head, relation, answer = queries[len(ranks)].tolist()
+            head, relation, answer = asked.queries[len(ranks)].tolist()
             own = candidates.of(query)
             row = frequency(relation) / 2  # below 1, the distance of two rule scores
             row[candidates.answers[own]] += scores[own]
-            ranks.append(realistic_rank(row, answer, known.tails_of(head, relation)))
+            ranks.append(realistic_rank(row, answer, asked.known.tails_of(head, relation)))
         if progress:
-            progress(len(ranks), len(queries))
-    signature = Signature(graph.name, split, side, "rules+frequency", aggregation=f"{aggregate}{engine.best}")
-    return Metrics.of(np.array(ranks), signature)
+            progress(len(ranks), len(asked.queries))
+    signature = asked.signature("rules+frequency", aggregation=f"{aggregate}{engine.best}")
+    return Ranking(signature, asked.queries, np.array(ranks))
 
 
 def _ordinals(scores: Scores) -> Scores:

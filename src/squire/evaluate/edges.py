@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from squire.evaluate.baselines import queries_of
+from squire.evaluate.asked import queries_of
 from squire.evaluate.metrics import Metrics, Signature
 from squire.evaluate.ranks import realistic_rank
 from squire.graph.graph import SPLITS, Graph

@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from squire import __version__
 
+NAMES = ("mrr", "hits1", "hits3", "hits10")
+RESAMPLES = 1000
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -23,9 +26,12 @@ class Signature:
     beam: str = "none"
     aggregation: str = "none"
     seed: str = "none"  # none where nothing is drawn
+    constraint: str = ""  # edges that paths are bound to; empty for none
+    prune: str = ""  # share of the best hypothesis below which others are dropped; empty for none
+    sample: str = ""  # queries drawn out of how many; empty for all
 
     def __str__(self) -> str:
-        parts = (f"{key}:{value}" for key, value in asdict(self).items() if key != "dataset")
+        parts = (f"{key}:{value}" for key, value in asdict(self).items() if key != "dataset" and value)
         return "|".join([self.dataset, *parts, f"v:{__version__}"])
 
 
@@ -39,11 +45,31 @@ class Metrics:
     hits1: float
     hits3: float
     hits10: float
+    intervals: dict[str, tuple[float, float]] | None = None  # of each figure, 95 %
 
     @classmethod
-    def of(cls, ranks: npt.NDArray[np.float64], signature: Signature) -> Metrics:
-        hits = (float(np.mean(ranks <= k)) for k in (1, 3, 10))
-        return cls(signature, len(ranks), float(np.mean(1 / ranks)), *hits)
+    def of(cls, ranks: npt.NDArray[np.float64], signature: Signature, *, intervals: bool = False) -> Metrics:
+        figures = _figures(ranks)
+        bounds = dict(zip(NAMES, _bootstrap(figures), strict=True)) if intervals and len(ranks) else None
+        mrr, hits1, hits3, hits10 = figures.mean(0).tolist() if len(ranks) else [0.0] * len(NAMES)
+        return cls(signature, len(ranks), mrr, hits1, hits3, hits10, bounds)
 
     def as_dict(self) -> dict[str, object]:
-        return {**asdict(self), "signature": str(self.signature)}
+        content: dict[str, object] = {**asdict(self), "signature": str(self.signature)}
+        if self.intervals is None:
+            del content["intervals"]
+        return content
+
+
+def _figures(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """What each query adds to each mean.  (query) -> (query, figure)"""
+    return np.stack([1 / ranks, *(ranks <= k for k in (1, 3, 10))], axis=1).astype(np.float64)
+
+
+def _bootstrap(figures: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
+    """Percentiles 2.5 and 97.5 of the means of resampled queries."""
+    rng = np.random.default_rng(0)
+    size = len(figures)
+    means = [figures[rng.integers(0, size, size)].mean(0) for _ in range(RESAMPLES)]
+    low, high = np.percentile(means, [2.5, 97.5], axis=0)
+    return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]

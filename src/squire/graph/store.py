@@ -20,6 +20,7 @@ from squire.errors import DataError
 
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
+AnyIds = npt.NDArray[np.integer[Any]]
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
@@ -118,6 +119,19 @@ class Adjacency:
         tails = self.tails_of(head, relation)
         at = np.searchsorted(tails, tail)
         return bool(at < len(tails) and tails[at] == tail)
+
+    def contains_each(self, heads: AnyIds, relations: AnyIds, tails: AnyIds) -> npt.NDArray[np.bool_]:
+        """The same for many at once, of any one shape."""
+        keys = self._keys
+        wanted = (heads.astype(np.int64) * (2 * self.num_relations) + relations) * self.num_entities + tails
+        at = np.searchsorted(keys, wanted)
+        return np.asarray(keys[np.minimum(at, len(keys) - 1)] == wanted) if len(keys) else np.zeros(at.shape, bool)
+
+    @cached_property
+    def _keys(self) -> Offsets:
+        """One number an edge, sorted, as the edges are.  (edge)"""
+        key = self.heads.astype(np.int64) * (2 * self.num_relations) + self.relations
+        return frozen(key * self.num_entities + self.tails)
 
     @cached_property
     def heads(self) -> Ids:

@@ -89,6 +89,25 @@ def rule_text(rules: Rules, index: int, names: Names) -> str:
     return f"{head} <= {_atom(names, body[0], variable, end)}"
 
 
+def readable(rules: Rules, rule: int, names: Names) -> str:
+    """`spouse(X,Y) ⇐ spouse(Y,X)`, with shortened names."""
+    r, c, d = int(rules.head[rule]), int(rules.head_constant[rule]), int(rules.body_constant[rule])
+    body = [b for b in rules.body[rule].tolist() if b != NONE]
+
+    def atom(relation: int, first: str, second: str) -> str:
+        inverse = relation >= rules.num_relations
+        label = names.shorten(names.relations[relation % rules.num_relations])
+        return f"{label}({second}, {first})" if inverse else f"{label}({first}, {second})"
+
+    if c == NONE:
+        places = ["X", *"AB"[: len(body) - 1], "Y"]
+        atoms = [atom(b, places[i], places[i + 1]) for i, b in enumerate(body)]
+        return f"{atom(r, 'X', 'Y')} ⇐ {' ∧ '.join(atoms)}"
+    variable = "X" if r < rules.num_relations else "Y"
+    end = "anything" if d == NONE else names.shorten(names.entities[d])
+    return f"{atom(r, variable, names.shorten(names.entities[c]))} ⇐ {atom(body[0], variable, end)}"
+
+
 def _atom(names: Names, relation: int, first: str, second: str) -> str:
     n = len(names.relations)
     if relation >= n:

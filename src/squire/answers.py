@@ -1,0 +1,111 @@
+"""Answers as a person reads them: labels, edges, grades. In a notebook they draw themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, overload
+
+from squire.drawing import Step, draw_path
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One step of a path as the fact that it walks; `backwards` if from the fact's tail to its head."""
+
+    head: str
+    relation: str
+    tail: str
+    backwards: bool
+    known: bool  # in the graph; else the model infers it
+    probability: float  # that the model gives to where the step leads, given all before it
+
+    @property
+    def goal(self) -> str:
+        """Where the step leads."""
+        return self.head if self.backwards else self.tail
+
+
+@dataclass(frozen=True)
+class FollowedRule:
+    """The mined rule that a path is an instance of."""
+
+    text: str
+    confidence: float
+    support: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A path from the question to the answer."""
+
+    edges: tuple[Edge, ...]
+    grade: str  # grounded, completed or asserted
+    probability: float  # of the whole path, its end included (Eq. 1)
+    score: float  # the mean probability of a token, exp of Eq. 5
+    rule: FollowedRule | None
+
+    @property
+    def start(self) -> str:
+        return self.edges[0].tail if self.edges[0].backwards else self.edges[0].head
+
+    def svg(self) -> str:
+        """A small picture: known edges solid, inferred ones dashed with their probability."""
+        steps = [
+            Step(edge.relation, edge.goal, edge.backwards, None if edge.known else edge.probability)
+            for edge in self.edges
+        ]
+        return draw_path(self.start, steps)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An entity, and why."""
+
+    rank: int
+    entity: str
+    score: float  # by which answers are ranked: probability of all paths (sum), or the best one's score (max)
+    known: bool  # is it a fact of the graph already?
+    evidence: Evidence  # the best path
+    further: tuple[Evidence, ...]  # others, best first
+    paths: int  # how many lead here in all
+
+    def html(self) -> str:
+        """An item of a list, its evidence drawn."""
+        about = f"{self.score:.3f}, {self.evidence.grade}"
+        rule = f"<br><small>{escape(self.evidence.rule.text)}</small>" if self.evidence.rule else ""
+        return f"<li><b>{escape(self.entity)}</b> {about}<br>{self.evidence.svg()}{rule}</li>"
+
+
+@dataclass(frozen=True)
+class Answers(Sequence[Answer]):
+    """What is found for one question, best first. In a notebook it draws itself."""
+
+    head: str | None  # None: asked for
+    relation: str
+    tail: str | None
+    aggregate: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def question(self) -> str:
+        return f"({self.head or '?'}, {self.relation}, {self.tail or '?'})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(answer.html() for answer in self.answers) or "<li>no answer</li>"
+        return f"<p><b>{escape(self.question)}</b></p><ol>{rows}</ol>"
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @overload
+    def __getitem__(self, index: int) -> Answer: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Answer]: ...
+    def __getitem__(self, index: int | slice) -> Answer | Sequence[Answer]:
+        return self.answers[index]

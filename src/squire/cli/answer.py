@@ -1,0 +1,73 @@
+"""`squire answer`: one question, its answers, and the path of evidence to each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from squire.answers import Answers, Evidence
+from squire.cli.choices import AggregateOption, BeamOption, GroundedOption, RunFolder
+from squire.cli.console import out, print_json, progress_bar
+from squire.cli.data import AsJson
+
+UNKNOWN = "?"
+
+
+def answer(
+    run: RunFolder,
+    head: Annotated[str, typer.Argument(help="The entity to ask about, or ? to ask for it.")],
+    relation: Annotated[str, typer.Argument(help="The relation.")],
+    tail: Annotated[str, typer.Argument(help="Needed only if HEAD is ?.")] = UNKNOWN,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many answers.")] = 5,
+    grounded: GroundedOption = False,
+    known: Annotated[bool, typer.Option("--known", help="Also answers that are in the graph already.")] = False,
+    paths: Annotated[int, typer.Option(min=1, help="Paths to show of each answer.")] = 1,
+    beam: BeamOption = None,
+    aggregate: AggregateOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are in the graph, dashed ones inferred."""
+    with progress_bar("thinking"):
+        # Imported late: torch takes a second that no other command should wait for.
+        from squire.reasoner import Reasoner
+
+        found = Reasoner.load(run).answer(
+            None if head == UNKNOWN else head,
+            relation,
+            None if tail == UNKNOWN else tail,
+            k=k, grounded=grounded, known=known, beam=beam, aggregate=aggregate,
+        )  # fmt: skip
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_answers(found, paths)
+
+
+def print_answers(found: Answers, paths: int = 1) -> None:
+    """The question, then each answer with its score, its grade, its paths and the rule they follow."""
+    out.print(Text(found.question, "bold"))
+    for one in found:
+        mark = ("  in the graph", "dim") if one.known else ("", "")
+        about = f"  {one.score:.3f}  {one.evidence.grade}"
+        title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (about, "cyan"), mark)
+        out.print(title, soft_wrap=True)
+        for evidence in (one.evidence, *one.further)[:paths]:
+            out.print(Text.assemble("       ", path_text(evidence)), soft_wrap=True)
+            if evidence.rule:
+                rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
+                out.print(Text(rule, "dim"), soft_wrap=True)
+    if not len(found):
+        out.print("no path leads to a new answer", style="yellow")
+
+
+def path_text(evidence: Evidence) -> Text:
+    """`Austria ──borders──▶ Germany ╌╌official language .82╌╌▶ German`; ◀ for an edge walked backwards."""
+    text = Text(evidence.start)
+    for edge in evidence.edges:
+        line, style = ("──", "green") if edge.known else ("╌╌", "yellow")
+        label = edge.relation if edge.known else f"{edge.relation} {edge.probability:.2f}"
+        arrow = f" ◀{line}{label}{line} " if edge.backwards else f" {line}{label}{line}▶ "
+        text.append(arrow, style).append(edge.goal)
+    return text

@@ -1,0 +1,79 @@
+"""A path as a small SVG: boxes and arrows, solid for what is known, dashed for what is inferred.
+
+Knows words and arrows; what they mean is the business of `answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+CHARACTER, PADDING, GAP = 7.2, 10.0, 34.0  # a character's width, the room beside a name and beside a relation
+HEIGHT, MIDDLE = 58.0, 36.0
+LONGEST = 32  # characters; the whole name is in the tooltip
+
+
+@dataclass(frozen=True)
+class Step:
+    """An arrow and where it leads."""
+
+    relation: str
+    goal: str
+    backwards: bool  # the arrow's head is at its beginning
+    probability: float | None  # None: known
+
+
+def draw_path(start: str, steps: Sequence[Step]) -> str:
+    """`start`, then each step, from left to right. Colours follow the page, light or dark."""
+    parts, x = [], 1.0
+    box, x = _box(start, x)
+    parts.append(box)
+    for step in steps:
+        arrow, x = _arrow(step, x)
+        box, x = _box(step.goal, x)
+        parts += [arrow, box]
+    label = " ".join([start, *(f"{_spoken(step)} {step.goal}" for step in steps)])
+    return (
+        f'<svg role="img" aria-label="{escape(label)}" width="{x + 1:.0f}" height="{HEIGHT:.0f}" '
+        f'viewBox="0 0 {x + 1:.0f} {HEIGHT:.0f}" font-family="sans-serif" font-size="12" fill="currentColor" '
+        f'stroke="none">{"".join(parts)}</svg>'
+    )
+
+
+def _spoken(step: Step) -> str:
+    kind = "known" if step.probability is None else f"inferred, probability {step.probability:.2f}"
+    return f"{'is the ' if step.backwards else ''}{step.relation}{' of' if step.backwards else ''} ({kind}):"
+
+
+def _box(name: str, x: float) -> tuple[str, float]:
+    shown = _short(name)
+    width = len(shown) * CHARACTER + 2 * PADDING
+    return (
+        f"<g><title>{escape(name)}</title>"
+        f'<rect x="{x:.1f}" y="{MIDDLE - 14}" width="{width:.1f}" height="28" rx="6" fill="none" '
+        f'stroke="currentColor"/><text x="{x + width / 2:.1f}" y="{MIDDLE + 4}" text-anchor="middle">'
+        f"{escape(shown)}</text></g>",
+        x + width,
+    )
+
+
+def _arrow(step: Step, x: float) -> tuple[str, float]:
+    shown = _short(step.relation)
+    below = "" if step.probability is None else f"{step.probability:.2f}"
+    end = x + max(len(shown) * CHARACTER, len(below) * CHARACTER) * 0.85 + GAP
+    middle = f"{(x + end) / 2:.1f}"
+    dashes = "" if step.probability is None else ' stroke-dasharray="5 4"'
+    tip, wing = (x + 1, x + 8) if step.backwards else (end - 1, end - 8)
+    return (
+        f"<g><title>{escape(step.relation)}</title>"
+        f'<line x1="{x:.1f}" y1="{MIDDLE}" x2="{end:.1f}" y2="{MIDDLE}" stroke="currentColor"{dashes}/>'
+        f'<path d="M{tip:.1f} {MIDDLE}L{wing:.1f} {MIDDLE - 4}L{wing:.1f} {MIDDLE + 4}Z"/>'
+        f'<g text-anchor="middle" font-size="10"><text x="{middle}" y="{MIDDLE - 8}">{escape(shown)}</text>'
+        f'<text x="{middle}" y="{MIDDLE + 15}">{below}</text></g></g>',
+        end,
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

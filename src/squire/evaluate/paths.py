@@ -1,0 +1,67 @@
+"""How well the model ranks answers by its paths: beam search over all queries of a split, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from squire.decode import Decoding, Ranked, decode
+from squire.evaluate.asked import Asked
+from squire.evaluate.ranking import Ranking
+from squire.evaluate.ranks import realistic_rank
+from squire.evidence import GRADES, grades, known_edges
+from squire.graph.graph import Graph
+from squire.graph.store import Ids, Offsets
+from squire.model import Transformer
+
+FIRST = 10  # answers whose evidence is graded
+
+
+def rank_by_paths(
+    model: Transformer,
+    graph: Graph,
+    asked: Asked,
+    how: Decoding,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+    constraint: str = "",
+) -> Ranking:
+    """Filtered ranks with realistic ties; answers that no path reached tie behind all that were."""
+    ranks: list[float] = []
+    counts = np.zeros(len(GRADES), np.int64)
+    for block in decode(model, asked.queries[:, :2], how):
+        queries = asked.queries[len(ranks) : len(ranks) + len(block)]
+        for query, (head, relation, answer) in enumerate(queries.tolist()):
+            own = block.of(query)
+            scores = np.full(graph.num_entities, -np.inf)
+            scores[block.entity[own]] = block.score[own]
+            ranks.append(realistic_rank(scores, answer, asked.known.tails_of(head, relation)))
+        counts += _count_grades(block, queries, graph)
+        if progress:
+            progress(len(ranks), len(asked.queries))
+    signature = asked.signature(
+        "paths",
+        beam=str(how.beam),
+        aggregation=how.aggregate,
+        seed=str(seed),
+        constraint=constraint,
+        prune=f"{how.prune:g}" if how.prune else "",
+    )
+    return Ranking(signature, asked.queries, np.array(ranks), counts)
+
+
+def _count_grades(block: Ranked, queries: Ids, graph: Graph) -> Offsets:
+    """How the first new answers of each query are founded.  -> (grade)"""
+    sizes = np.diff(block.offsets)
+    of_query = np.repeat(np.arange(len(block)), sizes)
+    asked = queries[of_query].astype(np.int64)  # (answer, 3)
+    is_new = ~graph.train.contains_each(asked[:, 0], asked[:, 1], block.entity)
+    before = np.append(0, np.cumsum(is_new))  # new answers before each
+    place = before[:-1] - before[block.offsets[of_query]]
+    shown = np.flatnonzero(is_new & (place < FIRST))
+    best = block.best_path[shown]
+    trail = block.trail[best]
+    known = known_edges(graph.train, asked[shown, 0], trail)
+    found = grades(known, asked[shown, 1], trail, block.hops[best])
+    return np.bincount(found, minlength=len(GRADES))

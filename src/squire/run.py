@@ -1,0 +1,69 @@
+"""A run folder, read: graph, recipe, rules and the best model. `squire train` writes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from squire.errors import SettingError
+from squire.graph.graph import Graph
+from squire.model import Transformer
+from squire.prior import Prior
+from squire.recipe import Recipe
+from squire.rules.rule import Rules
+from squire.rules.text import read_rules
+from squire.train.checkpoint import load_checkpoint
+from squire.vocab import Vocab
+
+GRAPH, RECIPE, RULES = "graph.graph", "recipe.json", "rules.tsv"
+LAST, BEST = "last", "best"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a trained run is."""
+
+    folder: Path
+    graph: Graph
+    recipe: Recipe
+    rules: Rules  # that its paths followed; empty if none were mined
+    model: Transformer  # in evaluation mode
+    step: int  # of training, at which the model was saved
+
+    @classmethod
+    def load(cls, folder: Path, device: torch.device | str = "cpu") -> Run:
+        graph, recipe = load_settings(folder)
+        rules = Rules.empty(graph.num_relations)
+        if (folder / RULES).exists():
+            rules = read_rules(folder / RULES, graph.names).rules
+        model = new_model(graph, recipe)
+        # Without valid facts there is no best, only a last.
+        name = BEST if any(folder.glob(f"{BEST}*.safetensors")) else LAST
+        if not any(folder.glob(f"{name}*.safetensors")):
+            raise SettingError(
+                f"{folder}: no model yet. To do: train with 'squire train … --out {folder} --resume'."
+            )
+        checkpoint = load_checkpoint(folder, name)
+        model.load_state_dict(checkpoint.part("model."))
+        return cls(folder, graph, recipe, rules, model.to(device).eval(), int(checkpoint.state["step"]))
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.embedding.weight.device
+
+
+def load_settings(folder: Path) -> tuple[Graph, Recipe]:
+    """The graph and the recipe that a run was begun with."""
+    if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
+        raise SettingError(f"{folder}: no run here. To do: make one with 'squire train GRAPH --out {folder}'.")
+    recipe = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
+    return Graph.load(folder / GRAPH), Recipe.from_dict(recipe, str(folder / RECIPE))
+
+
+def new_model(graph: Graph, recipe: Recipe) -> Transformer:
+    """A model of the recipe's form, not trained."""
+    vocab = Vocab(graph.num_entities, graph.num_relations)
+    return Transformer(vocab, recipe.model, Prior.of(graph.train) if recipe.model.prior else None)
