@@ -50,14 +50,16 @@ class TailFrequency:
         return np.asarray(counts / max(len(own), 1))
 
 
-def evaluate_frequency(graph: Graph, split: str, side: str = "tail") -> Metrics:
-    """The frequency row."""
-    frequency, known = TailFrequency(graph), graph.known(*SPLITS)
+def evaluate_frequency(
+    graph: Graph, split: str, side: str = "tail", known_in: tuple[str, ...] = SPLITS
+) -> Metrics:
+    """The frequency row, filtered by what is known in these splits."""
+    frequency, known = TailFrequency(graph), graph.known(*known_in)
     queries = queries_of(graph, split, side)
     ranks = np.empty(len(queries))
     for i, (head, relation, answer) in enumerate(queries.tolist()):
         ranks[i] = realistic_rank(frequency(relation), answer, known.tails_of(head, relation))
-    return Metrics.of(ranks, Signature(graph.name, split, side, "frequency"))
+    return Metrics.of(ranks, Signature(graph.name, split, side, "frequency", filter="+".join(known_in)))
 
 
 def evaluate_rules(

@@ -15,10 +15,9 @@ from squire.recipe import Recipe
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.rule import ClosedIndex, Rules
 from squire.rules.text import read_rules, write_rules
+from squire.train.files import RULES, TRIES
 
 Stage = Callable[[str, int, int], None]  # what, done, of how many
-
-RULES, TRIES = "rules.tsv", "tries.safetensors"
 
 
 def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file: Path | None = None) -> Tries:
