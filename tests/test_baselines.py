@@ -61,6 +61,15 @@ def test_rules_rank_by_rule_and_the_rest_by_frequency() -> None:
     assert rules.mrr == 1.0  # r(X,Y) ⇐ s(X,Y) reaches y; no rule reaches x from d, but it is the usual tail of s
 
 
+def test_the_filter_is_what_the_signature_says() -> None:
+    train = [("a", "r", "x"), ("b", "r", "x"), ("c", "r", "y")]
+    graph = make_graph({"train": train, "valid": [("d", "r", "y")], "test": [("d", "r", "x")]})
+    without_test = evaluate_frequency(graph, "valid", known_in=("train", "valid"))
+    assert without_test.mrr == 0.5  # x, a fact of test, is a rival
+    assert "|filter:train+valid|" in str(without_test.signature)
+    assert evaluate_frequency(graph, "valid").mrr == 1
+
+
 def test_held_out_triples_change_no_score() -> None:
     train = [("a", "r", "x"), ("a", "s", "x"), ("b", "r", "y"), ("b", "s", "y"), ("c", "s", "y"), ("c", "q", "x")]
     ranks = []

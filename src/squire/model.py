@@ -111,7 +111,8 @@ class Transformer(nn.Module):
         """What torch moves a module by: the prior goes along. Buffers would be sent among processes each step."""
         if self.prior is not None:
             self.prior = replace(self.prior, **{name: fn(tensor) for name, tensor in vars(self.prior).items()})
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return moved
 
     def logits(self, states: Tensor, classes: slice, relations: Tensor | None = None) -> Tensor:
         """Scores of some classes; with a prior, `relations` are those that an entity is to follow.
