@@ -5,8 +5,9 @@ environment; without it a team is one process, no group is made, and meetings ar
 trained, and from which files, is not known here.
 
 The rule that keeps a team alive: all of it meets at the same places in the same order. Whoever fails leaves with a
-message of its own; the others notice at the next meeting that the line is dead, and leave too. It has run on gloo
-only: here was no GPU, so NCCL and CUDA are as the manual has them, not as they were seen.
+message of its own; the others notice at the next meeting that the line is dead, and leave too.
+
+All this has run on gloo only. There was no GPU to try: CUDA and NCCL are used as their manual says, unseen.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ class Team:
     @property
     def alone(self) -> bool:
         return self.size == 1
+
+    @property
+    def launched(self) -> bool:
+        """By torchrun, which passes signals on, even to a single process."""
+        return distributed.is_torchelastic_launched()
 
     def share(self, batch: Batch) -> Batch:
         """Of a batch that all of them have, the rows of this process, on its device."""

@@ -164,7 +164,7 @@ class Trainer:
             self.save()
         board = Curves(self.folder / TENSORBOARD, self.step, wanted=self.team.leads)
         # torchrun passes Ctrl-C on to processes that the terminal has told already: they may hear it twice.
-        with _interruptions(patient=not self.team.alone) as interrupted, board as curves:
+        with _interruptions(patient=self.team.launched) as interrupted, board as curves:
 
             def should_stop() -> bool:
                 return self.team.any(bool(interrupted) or time.monotonic() >= ends)
