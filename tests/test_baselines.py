@@ -10,6 +10,7 @@ from squire.evaluate.asked import Asked, queries_of
 from squire.evaluate.baselines import TailFrequency, rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics, Signature
 from squire.evaluate.ranks import realistic_rank
+from squire.graph.graph import SPLITS
 from squire.rules.apply import RuleEngine
 from squire.rules.mine import mine_rules
 
@@ -62,6 +63,18 @@ def test_rules_rank_by_rule_and_the_rest_by_frequency() -> None:
     rules = rank_by_rules(graph, asked, engine).metrics()
     assert frequency.mrr == pytest.approx((1 / 4.5 + 1) / 2)  # y ties with a, b, c, d, z behind x
     assert rules.mrr == 1.0  # r(X,Y) ⇐ s(X,Y) reaches y; no rule reaches x from d, but it is the usual tail of s
+
+
+def test_the_filter_is_what_the_signature_says() -> None:
+    train = [("a", "r", "x"), ("b", "r", "x"), ("c", "r", "y")]
+    graph = make_graph({"train": train, "valid": [("d", "r", "y")], "test": [("d", "r", "x")]})
+    without_test, with_test = (
+        rank_by_frequency(graph, Asked.of(graph, "valid", known_in=splits)).metrics()
+        for splits in (("train", "valid"), SPLITS)
+    )
+    assert without_test.mrr == 0.5  # x, a fact of test, is a rival
+    assert "|filter:train+valid|" in str(without_test.signature)
+    assert with_test.mrr == 1
 
 
 def test_held_out_triples_change_no_score() -> None:

@@ -67,6 +67,44 @@ def test_logits_of_a_slice_are_those_of_the_twin() -> None:
     torch.testing.assert_close(found, logits_after(model, query, prefix)[VOCAB.after_relation])
 
 
+def test_in_16_bits_the_loss_and_its_gradient_are_nearly_the_same() -> None:
+    """On a CPU, which rounds as a GPU does; there was none to try."""
+    model = model_of(SMALL)
+    batch = next(Batches(small_tries(small_graph()), VOCAB, 512, Masking(0.0), seed=0).epoch(0))
+    losses, gradients = [], []
+    for enabled in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            loss = model.loss(batch, 0.7)
+        assert loss.dtype == torch.float32
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.item())
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))  # type: ignore[union-attr]
+    assert losses[0] != losses[1]  # the layers did run in 16 bits
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+    assert torch.cosine_similarity(gradients[0], gradients[1], dim=0).item() > 0.99
+
+
+def test_the_loss_itself_has_all_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same states, 16 bits outside of it change nothing."""
+    model = model_of(SMALL)
+    batch = next(Batches(small_tries(small_graph()), VOCAB, 512, Masking(0.0), seed=0).epoch(0))
+    states = model(batch.tokens, batch.places, batch.visible).bfloat16()
+    monkeypatch.setattr(model, "forward", lambda *_: states)
+    with torch.autocast("cpu", torch.bfloat16):
+        within = model.loss(batch, 0.7)
+    assert torch.equal(within, model.loss(batch, 0.7))
+
+
+def test_the_prior_goes_where_the_model_goes() -> None:
+    model = model_of(SMALL)
+    before = model.state_dict().keys()
+    model.to("meta")
+    assert model.prior is not None
+    assert {tensor.device.type for tensor in vars(model.prior).values()} == {"meta"}
+    assert model.state_dict().keys() == before  # and is no part of a checkpoint
+
+
 def test_dropout_drops_the_share_it_should_and_keeps_the_mean() -> None:
     torch.manual_seed(0)
     dropout, x = Dropout(0.1), torch.ones(1000, 999)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -16,13 +17,16 @@ import torch
 from graphs import make_graph
 from typer.testing import CliRunner
 
+from squire.checkpoint import load_checkpoint
 from squire.cli import app
 from squire.errors import SettingError, TrainingError
 from squire.evaluate.edges import evaluate_edges
+from squire.files import BEST, LAST, LOCK, METRICS
 from squire.graph.graph import Graph
 from squire.recipe import Recipe, load_recipe
-from squire.train.checkpoint import load_checkpoint
-from squire.train.loop import BEST, LAST, METRICS, Moment, Trainer
+from squire.train import lock
+from squire.train.lock import locked
+from squire.train.loop import Moment, Trainer
 from squire.train.prepare import prepare
 
 SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "train.epochs=4"]
@@ -181,6 +185,55 @@ def test_training_works_off_the_main_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+def test_a_checkpoint_holds_no_random_state_and_what_is_drawn_meanwhile_changes_nothing(tmp_path: Path) -> None:
+    ends = []
+    for name in ("calm", "drawing"):
+        (tmp_path / name).mkdir()
+
+        def draw(now: Moment, name: str = name) -> None:
+            if name == "drawing":
+                torch.rand(now.step)
+
+        a_trainer(tmp_path / name, "train.epochs=1").fit(draw)
+        ends.append(load_checkpoint(tmp_path / name, LAST))
+    assert_same(ends[0].part("model."), ends[1].part("model."))
+    assert {name.partition(".")[0] for name in ends[0].tensors} == {"model", "optimizer"}
+    assert "random" not in ends[0].state
+
+
+def test_two_cannot_train_in_one_folder_at_once(facts: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    out = tmp_path / "run"
+    command = ["train", str(facts), "--out", str(out)]
+    sets = [part for key in SMALL for part in ("--set", key)]
+    runner = CliRunner()
+    with locked(out):
+        for more in ([], sets):
+            result = runner.invoke(app, [*command, *more])
+            assert isinstance(result.exception, SettingError)
+            assert f"--out {out}: another process is training there." in str(result.exception)
+        assert [file.name for file in out.iterdir()] == [LOCK]
+    assert runner.invoke(app, [*command, *sets, "--minutes", "0"]).exit_code == 0  # the file alone is no hindrance
+    with locked(out):
+        result = runner.invoke(app, [*command, "--resume"])
+    assert "another process is training there" in str(result.exception)
+    assert runner.invoke(app, [*command, "--resume"]).exit_code == 0
+
+
+def test_a_file_system_without_locks_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with locked(tmp_path), locked(tmp_path):
+        pass
+    monkeypatch.setattr(lock, "fcntl", None)  # Windows
+    with locked(tmp_path), locked(tmp_path):
+        pass
 
 
 @pytest.fixture

@@ -28,11 +28,27 @@ ROW_TOKENS = 64
 class Targets:
     """What is to be predicted from some of the tokens, as sparse rows of weights."""
 
-    source: torch.Tensor  # (source): row · ROW_TOKENS + column of the tokens that predict
+    source: torch.Tensor  # (source): row · ROW_TOKENS + column of the tokens that predict, ascending
     relation: torch.Tensor  # (source): the edge relation of that token, where it is one
     row: torch.Tensor  # (target): position in `source`, ascending
     token: torch.Tensor  # (target)
     weight: torch.Tensor  # (target): the paths' weight over their number of tokens
+
+    def between(self, low: int, high: int) -> Targets:
+        """Those of the tokens from `low` to `high`, which are then counted from `low`."""
+        first, last = torch.searchsorted(self.source, torch.tensor([low, high])).tolist()  # of the sources
+        start, end = torch.searchsorted(self.row, torch.tensor([first, last])).tolist()  # of the targets
+        own, of_own = slice(first, last), slice(start, end)
+        return Targets(
+            self.source[own] - low,
+            self.relation[own],
+            self.row[of_own] - first,
+            self.token[of_own],
+            self.weight[of_own],
+        )
+
+    def to(self, device: torch.device) -> Targets:
+        return Targets(*(tensor.to(device) for tensor in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -45,6 +61,30 @@ class Batch:
     relations: Targets  # of relations and the end, after the query or an entity
     entities: Targets  # of entities, after a relation
     weight: float  # paths in an average batch: what the summed loss is divided by
+
+    def share(self, part: int, parts: int) -> Batch:
+        """Some of the rows; the losses of all parts add up to that of the whole. May be empty."""
+        rows, columns = self.tokens.shape
+        low, high = rows * part // parts, rows * (part + 1) // parts
+        return Batch(
+            self.tokens[low:high],
+            self.places[low:high],
+            self.visible[low:high],
+            self.relations.between(low * columns, high * columns),
+            self.entities.between(low * columns, high * columns),
+            self.weight,
+        )
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device; nothing is copied if it is there already."""
+        return Batch(
+            self.tokens.to(device),
+            self.places.to(device),
+            self.visible.to(device),
+            self.relations.to(device),
+            self.entities.to(device),
+            self.weight,
+        )
 
 
 @dataclass(frozen=True)

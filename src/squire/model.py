@@ -9,6 +9,8 @@ prefix trees, its ancestors (`visible`). Knows tokens and tensors, nothing of gr
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -120,6 +122,13 @@ class Transformer(nn.Module):
         out: Tensor = self.output_dropout(self.mlp(self.last_norm(x)))
         return out
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What torch moves a module by: the prior goes along. Buffers would be sent among processes each step."""
+        if self.prior is not None:
+            self.prior = replace(self.prior, **{name: fn(tensor) for name, tensor in vars(self.prior).items()})
+        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return moved
+
     def logits(self, states: Tensor, classes: slice, relations: Tensor | None = None) -> Tensor:
         """Scores of some classes; with a prior, `relations` are those that an entity is to follow.
 
@@ -138,22 +147,25 @@ class Transformer(nn.Module):
         after_entity = vocab.after_entity if self.config.typed else slice(None)
         after_relation = vocab.after_relation if self.config.typed else slice(None)
         table = self.embedding.weight
-        total = trie_loss(
-            states[relations.source],
-            table[after_entity],
-            relations.row,
-            relations.token - (after_entity.start or 0),
-            relations.weight,
-            smoothing,
-        ) + trie_loss(
-            states[entities.source],
-            table[after_relation],
-            entities.row,
-            entities.token,
-            entities.weight,
-            smoothing,
-            self.prior,
-            entities.relation,
-            self.prior_scale,
-        )
+        # The layers may run in 16 bits; sums over all entities, and differences of logits, need all 32.
+        with torch.autocast(states.device.type, enabled=False):
+            states = states.to(table.dtype)
+            total = trie_loss(
+                states[relations.source],
+                table[after_entity],
+                relations.row,
+                relations.token - (after_entity.start or 0),
+                relations.weight,
+                smoothing,
+            ) + trie_loss(
+                states[entities.source],
+                table[after_relation],
+                entities.row,
+                entities.token,
+                entities.weight,
+                smoothing,
+                self.prior,
+                entities.relation,
+                self.prior_scale,
+            )
         return total / batch.weight

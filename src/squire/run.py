@@ -8,18 +8,16 @@ from pathlib import Path
 
 import torch
 
+from squire.checkpoint import load_checkpoint
 from squire.errors import SettingError
+from squire.files import BEST, GRAPH, LAST, RECIPE, RULES
 from squire.graph.graph import Graph
 from squire.model import Transformer
 from squire.prior import Prior
 from squire.recipe import Recipe
 from squire.rules.rule import Rules
 from squire.rules.text import read_rules
-from squire.train.checkpoint import load_checkpoint
 from squire.vocab import Vocab
-
-GRAPH, RECIPE, RULES = "graph.graph", "recipe.json", "rules.tsv"
-LAST, BEST = "last", "best"
 
 
 @dataclass(frozen=True)

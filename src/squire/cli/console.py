@@ -46,3 +46,13 @@ def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Bar]:
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as progress:
         yield Bar(progress, title)
+
+
+@contextmanager
+def silent(wanted: bool) -> Iterator[None]:
+    """Let nothing reach standard error, neither words nor bars; what the body raises is told as ever."""
+    before, errors.quiet = errors.quiet, wanted or errors.quiet
+    try:
+        yield
+    finally:
+        errors.quiet = before

@@ -1,23 +1,24 @@
-"""`squire train`: a graph and a recipe in, a run folder out."""
+"""`squire train`: a graph and a recipe in, a run folder out. Under torchrun several processes do it together."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from squire.cli.console import errors, progress_bar
+from squire.cli.console import errors, progress_bar, silent
 from squire.cli.data import Source, open_graph
 from squire.errors import SettingError
-from squire.graph.graph import Graph
+from squire.files import GRAPH, LAST, LOCK, RECIPE
 from squire.graph.stats import Stats
 from squire.graph.streams import replacing
-from squire.recipe import Recipe, load_recipe, recipe_for
-
-GRAPH, RECIPE = "graph.graph", "recipe.json"
+from squire.recipe import load_recipe, recipe_for
+from squire.train.lock import locked
 
 
 def train(
@@ -29,60 +30,71 @@ def train(
     ] = None,
     rules: Annotated[Path | None, typer.Option(help="A rule file; by default rules are mined.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after so long; --resume goes on.")] = None,
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
     """Train a model. Ctrl-C saves and tells how to go on; so does --minutes."""
-    graph, chosen = _resumed(out) if resume else _begun(source, out, recipe, settings or [])
     # Imported late: torch takes a second that no other command should wait for.
-    from squire.train.loop import LAST, Moment, Trainer
+    from squire.run import load_settings
+    from squire.train.distributed import team
+    from squire.train.loop import Moment, Trainer
     from squire.train.prepare import prepare
 
-    with progress_bar("preparing") as bar:
-        tries = prepare(graph, chosen, out, bar.stage, rules)
-    trainer = Trainer(graph, chosen, tries, out)
-    # The last one, or the one before it: whichever is there is the run.
-    if resume and any(out.glob(f"{LAST}*.safetensors")) and (warning := trainer.resume().warning):
-        errors.print(f"[yellow]{warning}[/]", soft_wrap=True)
-    columns = (
-        TextColumn("epoch {task.fields[epoch]}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}, {task.fields[speed]:,.0f} nodes/s, MRR {task.fields[mrr]}"),
-    )  # fmt: skip
-    with Progress(*columns, console=errors) as progress:
-        task = progress.add_task(
-            "", total=trainer.total_steps, completed=trainer.step, epoch=0, loss=0, speed=0, mrr="–"
-        )
-
-        def watch(now: Moment) -> None:
-            mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f} (bare edges)"
-            progress.update(
-                task, completed=now.step, epoch=now.epoch + 1, loss=now.loss, speed=now.nodes_per_second, mrr=mrr
+    with team(device) as ours, silent(not ours.leads), ExitStack() as while_training:
+        with ours.leader_first():
+            if ours.leads:
+                begin = _going_on(out) if resume else _begun(source, out, recipe, settings or [])
+                while_training.enter_context(begin)
+            graph, chosen = load_settings(out)
+            with progress_bar("preparing") as bar:
+                tries = prepare(graph, chosen, out, bar.stage, rules)
+            # The last one, or the one before it: whichever is there is the run.
+            is_saved = any(out.glob(f"{LAST}*.safetensors"))
+        trainer = Trainer(graph, chosen, tries, out, ours)
+        if is_saved and (warning := trainer.resume().warning):
+            errors.print(f"[yellow]{warning}[/]", soft_wrap=True)
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+            TextColumn("loss {task.fields[loss]:.3f}, {task.fields[speed]:,.0f} nodes/s, MRR {task.fields[mrr]}"),
+        )  # fmt: skip
+        with Progress(*columns, console=errors) as progress:
+            task = progress.add_task(
+                "", total=trainer.total_steps, completed=trainer.step, epoch=0, loss=0, speed=0, mrr="–"
             )
 
-        done = trainer.fit(watch, minutes)
-    if done:
-        best = "" if trainer.best_mrr is None else f", best valid MRR of bare edges {trainer.best_mrr:.3f}"
-        errors.print(f"trained: {out}{best}", highlight=False, soft_wrap=True)
-    else:
-        errors.print(f"stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved.", highlight=False)
-        errors.print(f"To go on: squire train {source} --out {out} --resume", highlight=False, soft_wrap=True)
+            def watch(now: Moment) -> None:
+                mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f} (bare edges)"
+                epoch, speed = now.epoch + 1, now.nodes_per_second
+                progress.update(task, completed=now.step, epoch=epoch, loss=now.loss, speed=speed, mrr=mrr)
+
+            done = trainer.fit(watch, minutes)
+        if done:
+            best = "" if trainer.best_mrr is None else f", best valid MRR of bare edges {trainer.best_mrr:.3f}"
+            errors.print(f"trained: {out}{best}", highlight=False, soft_wrap=True)
+        else:
+            errors.print(f"stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved.", highlight=False)
+            errors.print(f"To go on: squire train {source} --out {out} --resume", highlight=False, soft_wrap=True)
 
 
-def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> tuple[Graph, Recipe]:
-    """A new run folder that is complete in itself."""
-    if out.exists() and any(out.iterdir()):
+@contextmanager
+def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> Iterator[None]:
+    """A new run folder that is complete in itself, and ours."""
+    if out.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise SettingError(f"--out {out}: not empty. To do: choose another folder, or --resume.")
     graph = open_graph(source)
     chosen = load_recipe(recipe_for(Stats.of(graph)) if recipe == "auto" else recipe, settings)
-    graph.save(out / GRAPH)
-    with replacing(out / RECIPE) as temporary:
-        temporary.write_text(json.dumps(chosen.to_dict(), indent=1), encoding="utf-8")
-    errors.print(f"recipe {chosen.name}: {chosen.about}", highlight=False, soft_wrap=True)
-    return graph, chosen
+    with locked(out):
+        graph.save(out / GRAPH)
+        with replacing(out / RECIPE) as temporary:
+            temporary.write_text(json.dumps(chosen.to_dict(), indent=1), encoding="utf-8")
+        errors.print(f"recipe {chosen.name}: {chosen.about}", highlight=False, soft_wrap=True)
+        yield
 
 
-def _resumed(out: Path) -> tuple[Graph, Recipe]:
-    """The graph and the recipe that the run was begun with."""
+@contextmanager
+def _going_on(out: Path) -> Iterator[None]:
+    """The folder of a run that was begun, and ours."""
     if not (out / GRAPH).exists() or not (out / RECIPE).exists():
         raise SettingError(f"--out {out}: no run to resume. To do: leave out --resume to begin one.")
-    recipe = json.loads((out / RECIPE).read_text(encoding="utf-8"))
-    return Graph.load(out / GRAPH), Recipe.from_dict(recipe, str(out / RECIPE))
+    with locked(out):
+        yield

@@ -1,7 +1,9 @@
 """Training: steps, checkpoints, watching valid. A run can be stopped at any moment and goes on as if it never was.
 
-The order of batches depends on seed, epoch and position alone, the learning rate on the step, dropout on torch's
-random state; so a checkpoint of weights, optimizer, position and random state is all that a run is.
+The order of batches depends on seed, epoch and position alone, the learning rate on the step, dropout on seed,
+step and process; so a checkpoint of weights, optimizer and position is all that a run is, and another number of
+processes may go on with it. Each has the whole model and a share of every batch; the leader alone writes and
+validates.
 """
 
 from __future__ import annotations
@@ -19,30 +21,30 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from squire import __version__
 from squire.batches import Batch, Batches, Masking
-from squire.errors import TrainingError
-from squire.evaluate.edges import evaluate_edges
-from squire.graph.graph import Graph
-from squire.graph.streams import replacing
-from squire.model import Transformer
-from squire.paths.trie import Tries
-from squire.prior import Prior
-from squire.recipe import Recipe
-from squire.train.checkpoint import (
+from squire.checkpoint import (
     Checkpoint,
     load_checkpoint,
     load_optimizer,
     optimizer_tensors,
-    random_state,
-    restore_random_state,
     save_checkpoint,
 )
+from squire.errors import TrainingError
+from squire.evaluate.edges import evaluate_edges
+from squire.files import BEST, LAST, METRICS, TENSORBOARD
+from squire.graph.graph import Graph
+from squire.graph.streams import replacing
+from squire.model import Transformer
+from squire.paths.trie import Tries
+from squire.recipe import Recipe
+from squire.run import new_model
+from squire.train.curves import Curves
+from squire.train.distributed import ALONE, Team
 from squire.train.schedule import learning_rate
-from squire.vocab import Vocab
 
-LAST, BEST, METRICS = "last", "best", "metrics.jsonl"
 SAVE_SECONDS = 300.0
 
 
@@ -62,8 +64,8 @@ Watch = Callable[[Moment], None]
 
 
 @contextmanager
-def _interruptions() -> Iterator[list[int]]:
-    """Ctrl-C is noted, not raised, so that no step is cut in half; a second one is raised at once."""
+def _interruptions(patient: bool) -> Iterator[list[int]]:
+    """Ctrl-C is noted, not raised, so that no step is cut in half; a second is raised at once if not `patient`."""
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -72,7 +74,8 @@ def _interruptions() -> Iterator[list[int]]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
-        signal.signal(signal.SIGINT, before)
+        if not patient:
+            signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, note)
     try:
@@ -81,20 +84,35 @@ def _interruptions() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
+class _Loss(nn.Module):
+    """The loss of a batch as what a module does: the form in which processes share gradients."""
+
+    def __init__(self, model: Transformer, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: Batch) -> Tensor:
+        # bfloat16 halves what a GPU moves; a CPU without units for it would only lose digits.
+        on = batch.tokens.device.type
+        with torch.autocast(on, torch.bfloat16, enabled=on == "cuda"):
+            return self.model.loss(batch, self.smoothing)
+
+
 class Trainer:
     """One run: a model, its optimizer, its data, and the folder that holds it all."""
 
-    def __init__(self, graph: Graph, recipe: Recipe, tries: Tries, folder: Path) -> None:
-        torch.manual_seed(recipe.train.seed)
+    def __init__(self, graph: Graph, recipe: Recipe, tries: Tries, folder: Path, team: Team = ALONE) -> None:
+        torch.manual_seed(recipe.train.seed)  # the first weights, the same in every process
         torch.set_flush_denormal(True)  # gradients of a large softmax underflow, and denormals are slow
-        self.graph, self.recipe, self.folder = graph, recipe, folder
-        vocab, train = Vocab(graph.num_entities, graph.num_relations), recipe.train
-        self.model = Transformer(vocab, recipe.model, Prior.of(graph.train) if recipe.model.prior else None)
+        self.graph, self.recipe, self.folder, self.team = graph, recipe, folder, team
+        train = recipe.train
+        self.model = new_model(graph, recipe).to(team.device)
+        self._loss = team.join(_Loss(self.model, train.smoothing))
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
         masking = Masking(train.mask_probability, train.mask_with == "random")
-        self.batches = Batches(tries, vocab, train.batch_nodes, masking, train.seed)
+        self.batches = Batches(tries, self.model.vocab, train.batch_nodes, masking, train.seed)
         self.total_steps = sum(self.batches.num_batches(epoch) for epoch in range(train.epochs))
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
@@ -102,14 +120,14 @@ class Trainer:
 
     def save(self, name: str = LAST) -> None:
         """Everything that the run is, at this moment."""
-        random_tensors, random_json = random_state()
+        if not self.team.leads:
+            return
         parts = {
             "model.": dict(self.model.state_dict()),
             "optimizer.": optimizer_tensors(self.optimizer, dict(self.model.named_parameters())),
-            "random.": random_tensors,
         }
         tensors = {prefix + key: tensor for prefix, part in parts.items() for key, tensor in part.items()}
-        save_checkpoint(self.folder, name, tensors, self._state() | {"random": random_json})
+        save_checkpoint(self.folder, name, tensors, self._state())
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -127,29 +145,40 @@ class Trainer:
         checkpoint = load_checkpoint(self.folder, LAST, fallback=True)
         self.model.load_state_dict(checkpoint.part("model."))
         load_optimizer(self.optimizer, dict(self.model.named_parameters()), checkpoint.part("optimizer."))
-        restore_random_state(checkpoint.part("random."), checkpoint.state["random"])
         self.step, self.epoch, self.position = (checkpoint.state[key] for key in ("step", "epoch", "position"))
         self._mrr, self.best_mrr = checkpoint.state["valid_mrr"], checkpoint.state["best_mrr"]
-        self._forget_metrics_after(self.step)
+        if self.team.leads:
+            self._forget_metrics_after(self.step)
         return checkpoint
 
     def fit(self, watch: Watch, minutes: float | None = None) -> bool:
-        """Train to the end, for so many minutes, or until Ctrl-C; saved in any case. Gives whether it is done."""
+        """Train to the end, for so many minutes, or until Ctrl-C; saved in any case. Gives whether it is done.
+
+        In a team all stop when one is asked to; `watch` is told of the leader's moments only.
+        """
         ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
         if self.step == 0:
             self.save()
-        with _interruptions() as interrupted:
+        board = Curves(self.folder / TENSORBOARD, self.step, wanted=self.team.leads)
+        # torchrun passes Ctrl-C on to processes that the terminal has told already: they may hear it twice.
+        with _interruptions(patient=self.team.launched) as interrupted, board as curves:
+
+            def should_stop() -> bool:
+                return self.team.any(bool(interrupted) or time.monotonic() >= ends)
+
             while self.epoch < self.recipe.train.epochs:
-                if not self._finish_epoch(watch, lambda: bool(interrupted) or time.monotonic() >= ends):
+                if not self._finish_epoch(watch, should_stop, curves):
                     self.save()
                     return False
                 self.epoch, self.position = self.epoch + 1, 0
-                self._validate()
+                if self.team.leads:
+                    self._validate(curves)
                 self.save()
         return True
 
-    def _finish_epoch(self, watch: Watch, should_stop: Callable[[], bool]) -> bool:
+    def _finish_epoch(self, watch: Watch, should_stop: Callable[[], bool], curves: Curves) -> bool:
         """The batches that are left of this epoch. Gives False if it had to stop before the end."""
+        train = self.recipe.train
         self.model.train()
         saved = time.monotonic()
         for batch in self.batches.epoch(self.epoch, self.position):
@@ -159,34 +188,37 @@ class Trainer:
             if began - saved >= SAVE_SECONDS:
                 self.save()
                 saved = began
-            loss = self._update(batch)
+            rate = learning_rate(self.step, self.total_steps, train.learning_rate, train.warmup)
+            loss = self._update(batch, rate)
             self.step, self.position = self.step + 1, self.position + 1
-            nodes = batch.tokens.numel() / max(time.monotonic() - began, 1e-9)
-            self._log({"step": self.step, "epoch": self.epoch, "loss": loss, "nodes_per_second": round(nodes)})
-            watch(Moment(self.step, self.total_steps, self.epoch, loss, nodes, self._mrr))
+            if self.team.leads:
+                speed = batch.tokens.numel() / max(time.monotonic() - began, 1e-9)  # of all processes
+                self._log({"step": self.step, "epoch": self.epoch, "loss": loss, "nodes_per_second": round(speed)})
+                curves.add(self.step, loss=loss, learning_rate=rate, nodes_per_second=speed)
+                watch(Moment(self.step, self.total_steps, self.epoch, loss, speed, self._mrr))
         return True
 
-    def _update(self, batch: Batch) -> float:
-        """One step: loss, gradient, clip, Adam."""
+    def _update(self, batch: Batch, rate: float) -> float:
+        """One step: loss, gradient, clip, Adam. Gives the loss of the whole batch."""
         train = self.recipe.train
-        rate = learning_rate(self.step, self.total_steps, train.learning_rate, train.warmup)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.model.loss(batch, train.smoothing)
-        value = loss.item()
+        self.team.seed(train.seed, self.step)  # dropout
+        loss = self._loss(self.team.share(batch))
+        value = self.team.total(loss.item())
         if not math.isfinite(value):
             raise TrainingError(
                 f"the loss is {value} at step {self.step}. The last good state is "
                 f"{self.folder / LAST}.safetensors. To do: begin again with a lower train.learning_rate."
             )
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.team.backward(loss)
         if train.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.clip)
         self.optimizer.step()
         return value
 
-    def _validate(self) -> None:
+    def _validate(self, curves: Curves) -> None:
         """Watch valid, and keep the best weights by it."""
         if not len(self.graph.valid):
             return
@@ -195,6 +227,7 @@ class Trainer:
         metrics = evaluate_edges(self.model, self.graph, "valid", known_in=seen, seed=self.recipe.train.seed)
         self._mrr = metrics.mrr
         self._log({"step": self.step, "epoch": self.epoch, "valid": metrics.as_dict()})
+        curves.add(self.step, valid_mrr=metrics.mrr)
         if self.best_mrr is None or metrics.mrr > self.best_mrr:
             self.best_mrr = metrics.mrr
             self.save(BEST)

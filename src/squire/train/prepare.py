@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from squire.files import RULES, TRIES
 from squire.graph.graph import Graph
 from squire.paths.sample import both_directions, sample_paths
 from squire.paths.trie import Tries, build_tries
@@ -17,8 +18,6 @@ from squire.rules.rule import ClosedIndex, Rules
 from squire.rules.text import read_rules, write_rules
 
 Stage = Callable[[str, int, int], None]  # what, done, of how many
-
-RULES, TRIES = "rules.tsv", "tries.safetensors"
 
 
 def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file: Path | None = None) -> Tries:

@@ -6,7 +6,7 @@ beside a SHA-256 of everything.
 
 They are written here and not by the library: that one leaves one more temporary file behind whenever it is killed,
 and its errors do not say which system error they were. What the tensors are for is the caller's business; the last
-part turns random states and optimizers into them and back. Nothing is ever pickled.
+part turns optimizers into them and back. Nothing is ever pickled.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import errno
 import hashlib
 import json
 import os
-import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -252,37 +250,6 @@ def _file(folder: Path, name: str) -> Path:
 
 def _previous(file: Path) -> Path:
     return file.with_name(f"{file.name.removesuffix(SUFFIX)}.previous{SUFFIX}")
-
-
-# ------------------------------------------------------------------------------------------------- random states
-
-
-def random_state(generator: np.random.Generator | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The states of torch, of Python, and of a generator of `np.random.default_rng`: tensors, and JSON.
-
-    NumPy's global state is left out: the house draws from generators only.
-    """
-    tensors = {"torch": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors |= {f"cuda.{device}": state for device, state in enumerate(torch.cuda.get_rng_state_all())}
-    state: dict[str, Any] = {"python": random.getstate()}
-    if generator is not None:
-        state["numpy"] = generator.bit_generator.state
-    return tensors, state
-
-
-def restore_random_state(
-    tensors: Mapping[str, Tensor], state: Mapping[str, Any], generator: np.random.Generator | None = None
-) -> None:
-    """Inverse of `random_state`; GPUs that are not here are passed over."""
-    torch.set_rng_state(tensors["torch"])
-    for device in range(torch.cuda.device_count()):
-        if f"cuda.{device}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"cuda.{device}"], device)
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    if generator is not None:
-        generator.bit_generator.state = state["numpy"]
 
 
 # ------------------------------------------------------------------------------------------------- optimizers
