@@ -115,12 +115,21 @@ class Transformer(nn.Module):
         return logits
 
     def loss(self, batch: Batch, smoothing: float) -> Tensor:
-        """The mean loss a path (Eq. 4). Typed: only what can follow competes; else all tokens, as in the paper."""
+        """The mean loss a path (Eq. 4). Typed: only what can follow competes; else all tokens, as in the paper.
+
+        If the batch says which entities compete, they stand for all; only for typed models, as Recipe sees to.
+        """
         states = self(batch.tokens, batch.places, batch.visible).flatten(0, 1)  # (row · column, dim)
         relations, entities, vocab = batch.relations, batch.entities, self.vocab
         after_entity = vocab.after_entity if self.config.typed else slice(None)
         after_relation = vocab.after_relation if self.config.typed else slice(None)
         table = self.embedding.weight
+        if batch.competing is None:
+            classes, target, prior, counts = table[after_relation], entities.token, self.prior, None
+        else:
+            drawn, counts = batch.competing.entities, batch.competing.counts
+            classes, target = F.embedding(drawn, table), torch.searchsorted(drawn, entities.token)
+            prior = self.prior.among(drawn) if self.prior is not None else None
         total = trie_loss(
             states[relations.source],
             table[after_entity],
@@ -130,13 +139,15 @@ class Transformer(nn.Module):
             smoothing,
         ) + trie_loss(
             states[entities.source],
-            table[after_relation],
+            classes,
             entities.row,
-            entities.token,
+            target,
             entities.weight,
             smoothing,
-            self.prior,
+            prior,
             entities.relation,
             self.prior_scale,
+            counts,
+            None if counts is None else vocab.num_entities,
         )
         return total / batch.weight

@@ -6,12 +6,13 @@ A model whose entity distribution does not start from these counts loses to a ta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from squire.graph.store import Adjacency
+from squire.graph.store import Adjacency, Offsets
 
 UNSEEN = 1.0  # the weight, in facts, of all tails that a relation has never had
 
@@ -27,19 +28,50 @@ class Prior:
     @classmethod
     def of(cls, adjacency: Adjacency) -> Prior:
         """log(1 + count · entities / UNSEEN): a softmax over a row gives the smoothed frequencies."""
-        size = max(adjacency.num_entities, 1)
-        pairs = adjacency.relations.astype(np.int64) * size + adjacency.tails
-        found, counts = np.unique(pairs, return_counts=True)
-        relation, entity = np.divmod(found, size)
-        offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
-        values = np.log1p(counts * (size / UNSEEN)).astype(np.float32)
-        return cls(torch.from_numpy(offsets), torch.from_numpy(entity), torch.from_numpy(values))
+        offsets, tails, counts = tail_counts(adjacency)
+        values = np.log1p(counts * (adjacency.num_entities / UNSEEN)).astype(np.float32)
+        return cls(torch.from_numpy(offsets), torch.from_numpy(tails), torch.from_numpy(values))
 
     def entries(self, relations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of these relations one after the other: row, entity, value.  (entry) each"""
         first = self.offsets[relations]
-        sizes = self.offsets[relations + 1] - first
-        row = torch.repeat_interleave(torch.arange(len(relations), device=sizes.device), sizes)
-        starts = sizes.cumsum(0) - sizes
-        at = torch.arange(len(row), device=sizes.device) - starts[row] + first[row]
+        row, at = _unrolled(first, self.offsets[relations + 1] - first)
         return row, self.entities[at], self.values[at]
+
+    def among(self, entities: Tensor) -> Prior:
+        """Of these distinct entities alone, each called by its position among them: for a softmax over a sample.
+
+        Takes the time of their own entries, however many others there are.
+        """
+        relation, entity, value = self._by_entity
+        first = torch.searchsorted(entity, entities)
+        position, at = _unrolled(first, torch.searchsorted(entity, entities, right=True) - first)
+        order = relation[at].argsort(stable=True)
+        rows = torch.arange(len(self.offsets), device=order.device)
+        return Prior(torch.searchsorted(relation[at][order], rows), position[order], value[at][order])
+
+    @cached_property
+    def _by_entity(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All entries, sorted by entity: relation, entity, value.  (entry) each"""
+        relation = torch.repeat_interleave(self.offsets.diff())
+        order = self.entities.argsort(stable=True)
+        return relation[order], self.entities[order], self.values[order]
+
+
+def tail_counts(adjacency: Adjacency) -> tuple[Offsets, Offsets, Offsets]:
+    """For each edge relation its tails, ascending, and how many of its facts each has.
+
+    offsets (edge relation + 1), tails (entry), counts (entry)
+    """
+    size = max(adjacency.num_entities, 1)
+    pairs = adjacency.relations.astype(np.int64) * size + adjacency.tails
+    found, counts = np.unique(pairs, return_counts=True)
+    relation, tails = np.divmod(found, size)
+    return np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1)), tails, counts
+
+
+def _unrolled(first: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Ranges one after the other: which one, and where in what they are ranges of.  (element) each"""
+    one = torch.repeat_interleave(sizes)
+    starts = sizes.cumsum(0) - sizes
+    return one, torch.arange(len(one), device=sizes.device) - starts[one] + first[one]

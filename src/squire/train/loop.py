@@ -27,6 +27,7 @@ from squire.evaluate.edges import evaluate_edges
 from squire.graph.graph import Graph
 from squire.graph.streams import replacing
 from squire.model import Transformer
+from squire.negatives import Negatives
 from squire.paths.trie import Tries
 from squire.prior import Prior
 from squire.recipe import Recipe
@@ -94,7 +95,8 @@ class Trainer:
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
         masking = Masking(train.mask_probability, train.mask_with == "random")
-        self.batches = Batches(tries, vocab, train.batch_nodes, masking, train.seed)
+        negatives = Negatives.of(graph.train, train.sampled_entities)
+        self.batches = Batches(tries, vocab, train.batch_nodes, masking, train.seed, negatives)
         self.total_steps = sum(self.batches.num_batches(epoch) for epoch in range(train.epochs))
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
