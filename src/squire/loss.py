@@ -8,8 +8,8 @@ token, with q the weights of what follows it and W their sum, that is
 so the smoothing needs no dense targets. If the classes are a sample in which i stands for c_i of them, both sums
 over classes are estimated: Σ_i c_i exp(z_i), whose logarithm is logsumexp(z + log c), and Σ_i c_i z_i.
 
-The gradient is made in the forward pass, a block of rows at a time: never are more than ROWS_AT_ONCE × classes logits
-in memory, and no product is computed twice.
+The gradient is made in the forward pass, a block of rows at a time: never are more than ROWS_AT_ONCE × classes
+logits in memory, and no product is computed twice.
 """
 
 from __future__ import annotations

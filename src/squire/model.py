@@ -95,8 +95,11 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         """MLP(Enc(·)) of every token.  (row, column) × 2, (row, column, column) -> (row, column, dim)"""
+        return self._encoded(self.embedding(tokens), places, visible)
+
+    def _encoded(self, embedded: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         # √dim, as usual where embeddings are tied: small enough to be classes, large enough to be seen.
-        x = self.input_dropout(self.embedding(tokens)) * self.config.dim**0.5 + self.places(places)
+        x = self.input_dropout(embedded) * self.config.dim**0.5 + self.places(places)
         bias = torch.zeros(visible.shape, dtype=x.dtype, device=x.device).masked_fill_(~visible, MASKED_OUT)
         for layer in self.layers:
             x = layer(x, bias[:, None])
@@ -119,27 +122,33 @@ class Transformer(nn.Module):
 
         If the batch says which entities compete, they stand for all; only for typed models, as Recipe sees to.
         """
-        states = self(batch.tokens, batch.places, batch.visible).flatten(0, 1)  # (row · column, dim)
         relations, entities, vocab = batch.relations, batch.entities, self.vocab
         after_entity = vocab.after_entity if self.config.typed else slice(None)
         after_relation = vocab.after_relation if self.config.typed else slice(None)
-        table = self.embedding.weight
+        target, prior, counts, num_entities = entities.token, self.prior, None, None
         if batch.competing is None:
-            classes, target, prior, counts = table[after_relation], entities.token, self.prior, None
+            table = self.embedding.weight
+            embedded, classes, competing = self.embedding(batch.tokens), table[after_entity], table[after_relation]
         else:
-            drawn, counts = batch.competing.entities, batch.competing.counts
-            classes, target = F.embedding(drawn, table), torch.searchsorted(drawn, entities.token)
+            drawn, counts, num_entities = batch.competing.entities, batch.competing.counts, vocab.num_entities
+            target = torch.searchsorted(drawn, entities.token)
             prior = self.prior.among(drawn) if self.prior is not None else None
+            # One look-up for all: each has a gradient as large as the table, most of it zeros.
+            after = torch.arange(after_entity.start, after_entity.stop, device=drawn.device)
+            parts = [batch.tokens.flatten(), after, drawn]
+            rows = self.embedding(torch.cat(parts)).split([len(part) for part in parts])
+            embedded, classes, competing = rows[0].view(*batch.tokens.shape, -1), rows[1], rows[2]
+        states = self._encoded(embedded, batch.places, batch.visible).flatten(0, 1)  # (row · column, dim)
         total = trie_loss(
             states[relations.source],
-            table[after_entity],
+            classes,
             relations.row,
             relations.token - (after_entity.start or 0),
             relations.weight,
             smoothing,
         ) + trie_loss(
             states[entities.source],
-            classes,
+            competing,
             entities.row,
             target,
             entities.weight,
@@ -148,6 +157,6 @@ class Transformer(nn.Module):
             entities.relation,
             self.prior_scale,
             counts,
-            None if counts is None else vocab.num_entities,
+            num_entities,
         )
         return total / batch.weight
