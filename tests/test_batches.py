@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
 from squire.batches import Batch, Batches, Masking
+from squire.negatives import Competing, Negatives
 from squire.paths.trie import Tries
 
 NOTHING_HIDDEN = Masking(0.0)
@@ -119,3 +121,29 @@ def test_weights_of_all_batches_add_up_to_the_sequences(tries: Tries) -> None:
     batches = list(batches_of(tries).epoch(0))
     total = sum(samples_of(tries).values())
     assert sum(batch.weight for batch in batches) == pytest.approx(total)
+
+
+def competing_of(batches: Iterable[Batch]) -> list[Competing]:
+    return [batch.competing for batch in batches if batch.competing is not None]
+
+
+def test_competing_entities_hold_all_targets_and_are_the_same_when_resumed(tries: Tries) -> None:
+    def batches() -> Batches:
+        return Batches(tries, VOCAB, 64, Masking(0.5), 0, Negatives(small_graph(120), 2))
+
+    whole = list(batches().epoch(1))
+    for batch, competing in zip(whole, competing_of(whole), strict=True):
+        assert torch.isin(batch.entities.token, competing.entities).all()
+    rest = competing_of(batches().epoch(1, first=3))
+    for before, after in zip(competing_of(whole[3:]), rest, strict=True):
+        assert torch.equal(before.entities, after.entities)
+        assert torch.equal(before.counts, after.counts)
+    assert len({tuple(one.entities.tolist()) for one in competing_of(whole)}) > 1
+
+
+def test_without_negatives_all_compete_and_masks_are_the_same_with_them(tries: Tries) -> None:
+    plain = list(batches_of(tries, Masking(0.3)).epoch(0))
+    assert competing_of(plain) == []
+    drawn = Batches(tries, VOCAB, 256, Masking(0.3), 0, Negatives(small_graph(120), 2)).epoch(0)
+    for one, other in zip(plain, drawn, strict=True):
+        assert torch.equal(one.tokens, other.tokens)

@@ -68,6 +68,58 @@ def test_equation_4_by_hand() -> None:
     assert loss.item() == pytest.approx(-(0.8 * math.log(3 / 4) + 0.2 * math.log(1 / 4)))
 
 
+def sampled_loss(states: Tensor, classes: Tensor, counts: Tensor, smoothing: float, scale: Tensor) -> Tensor:
+    """Eq. 4 for a sample: log p with the estimated normaliser, every class counted as often as it stands for."""
+    table = torch.zeros(2, CLASSES)
+    table[0, [1, 4]], table[1, 6] = torch.tensor([0.7, 1.3]), 2.0
+    logits = states @ classes.T + table[RELATIONS] * scale[RELATIONS][:, None]
+    log_p = logits - (counts * logits.exp()).sum(1, keepdim=True).log()
+    rest = (1 - smoothing) / (MANY - 1)
+    total = torch.zeros(())
+    for row, target, weight in zip(ROW, TARGET, WEIGHT, strict=True):
+        # All of the α add up to 1 only in the mean over draws: the normaliser counts fully whatever was drawn.
+        log_norm = logits[row, target] - log_p[row, target]
+        others = (counts * logits[row]).sum() - logits[row, target]
+        total = total + weight * (log_norm - smoothing * logits[row, target] - rest * others)
+    return total
+
+
+MANY = 1000  # classes, of which CLASSES are drawn
+
+
+@pytest.mark.parametrize("rows_at_once", [2, 1000])
+@pytest.mark.parametrize("smoothing", [0.25, 1.0])
+def test_loss_and_gradients_of_a_sample_are_those_of_its_twin(
+    monkeypatch: pytest.MonkeyPatch, rows_at_once: int, smoothing: float
+) -> None:
+    monkeypatch.setattr("squire.loss.ROWS_AT_ONCE", rows_at_once)
+    counts = torch.tensor([1.0, 1.0, 1.0, 1.0, 350.0, 1.0, 1.0])  # the one that is no target stands for many
+    results = []
+    for twin in (True, False):
+        generator = torch.Generator().manual_seed(0)
+        states = torch.randn(SOURCES, DIM, generator=generator).requires_grad_()
+        classes = torch.randn(CLASSES, DIM, generator=generator).requires_grad_()
+        scale = torch.tensor([1.5, 0.5]).requires_grad_()
+        if twin:
+            loss = sampled_loss(states, classes, counts, smoothing, scale)
+        else:
+            loss = trie_loss(
+                states, classes, ROW, TARGET, WEIGHT, smoothing, PRIOR, RELATIONS, scale, counts, MANY
+            )
+        (2 * loss).backward()  # type: ignore[no-untyped-call]
+        results.append((loss.detach(), states.grad, classes.grad, scale.grad))
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_class_that_stands_for_five_counts_like_five() -> None:
+    # exp(z) is 3 for the target and 1 for each of five others, one of whom is drawn: p = 3/8, and 1/8 for each.
+    states, classes = torch.tensor([[1.0]]), torch.tensor([[math.log(3)], [0.0]])
+    row, target, weight = torch.tensor([0]), torch.tensor([0]), torch.tensor([1.0])
+    loss = trie_loss(states, classes, row, target, weight, 0.8, counts=torch.tensor([1.0, 5.0]), num_classes=6)
+    assert loss.item() == pytest.approx(-(0.8 * math.log(3 / 8) + 5 * 0.04 * math.log(1 / 8)))
+
+
 def test_the_prior_alone_gives_smoothed_frequencies() -> None:
     import numpy as np
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from naive_model import logits_after, path_loss
+from torch.utils._python_dispatch import TorchDispatchMode
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
-from squire.batches import Batches, Masking
+from squire.batches import Batch, Batches, Masking
+from squire.graph.store import Adjacency
 from squire.model import Dropout, Transformer
+from squire.negatives import Negatives
+from squire.paths.sample import both_directions, sample_paths
+from squire.paths.trie import build_tries
 from squire.prior import Prior
 from squire.recipe import ModelConfig
+from squire.vocab import Vocab
 
 SMALL = ModelConfig(layers=2, dim=16, feedforward=32, heads=2, dropout=0.0)
 
@@ -90,7 +100,7 @@ def test_the_loss_itself_has_all_32_bits(monkeypatch: pytest.MonkeyPatch) -> Non
     model = model_of(SMALL)
     batch = next(Batches(small_tries(small_graph()), VOCAB, 512, Masking(0.0), seed=0).epoch(0))
     states = model(batch.tokens, batch.places, batch.visible).bfloat16()
-    monkeypatch.setattr(model, "forward", lambda *_: states)
+    monkeypatch.setattr(model, "_encoded", lambda *_: states)
     with torch.autocast("cpu", torch.bfloat16):
         within = model.loss(batch, 0.7)
     assert torch.equal(within, model.loss(batch, 0.7))
@@ -128,3 +138,111 @@ def test_training_learns_the_paths_of_a_small_graph() -> None:
             optimizer.step()
             losses.append(loss.item())
     assert losses[-1] < 0.75 * losses[0]
+
+
+# ------------------------------------------------------------------------------------------------- sampled
+
+
+def loss_and_gradients(model: Transformer, batch: Batch) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    loss = model.loss(batch, 0.7)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"loss": loss.detach()} | {name: g.clone() for name, g in gradients.items() if g is not None}
+
+
+def batches_with(number: int, seed: int = 0) -> Iterator[Batch]:
+    """Few targets a batch, so that most entities have to be drawn."""
+    graph = small_graph()
+    return Batches(small_tries(graph), VOCAB, 64, Masking(0.0), seed, Negatives(graph, number)).epoch(0)
+
+
+@pytest.mark.parametrize("prior", [True, False])
+def test_where_all_entities_are_drawn_loss_and_gradients_are_those_of_the_full_softmax(prior: bool) -> None:
+    model = model_of(replace(SMALL, prior=prior))
+    for batch in batches_with(VOCAB.num_entities):
+        expected = loss_and_gradients(model, replace(batch, competing=None))
+        found = loss_and_gradients(model, batch)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, msg=name)
+
+
+def test_the_prior_reaches_the_drawn_entities_it_is_meant_for() -> None:
+    # Scaled so that the prior decides nearly alone: a prior at the wrong entities would show in the loss.
+    model = model_of(SMALL)
+    assert model.prior_scale is not None
+    torch.nn.init.constant_(model.prior_scale, 3.0)
+    batch = next(batches_with(3))
+    competing = batch.competing
+    assert competing is not None
+    assert len(competing.entities) < VOCAB.num_entities
+    states = model(batch.tokens, batch.places, batch.visible).flatten(0, 1)[batch.entities.source]
+    full = model.logits(states, VOCAB.after_relation, batch.entities.relation)
+    assert model.prior is not None
+    logits = states @ model.embedding.weight[competing.entities].T
+    row, column, value = model.prior.among(competing.entities).entries(batch.entities.relation)
+    logits = logits.index_put((row, column), value * 3.0, accumulate=True)
+    torch.testing.assert_close(logits, full[:, competing.entities])
+
+
+def test_the_more_are_drawn_the_nearer_are_loss_and_gradients() -> None:
+    model = model_of(SMALL)
+    errors = []
+    for number in (1, 3, 6, 12):
+        total, draws = 0.0, 0
+        for seed in range(3):
+            for batch in islice(batches_with(number, seed), 2):
+                exact = loss_and_gradients(model, replace(batch, competing=None))
+                found = loss_and_gradients(model, batch)
+                total += sum((found[name] - exact[name]).norm().item() for name in exact)
+                draws += 1
+        errors.append(total / draws)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 1e-4 * errors[0]
+
+
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the size of the largest tensor that any operation makes, forward or backward."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return out
+
+
+def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_of_them() -> None:
+    entities, relations, drawn = 250_000, 5, 500
+    rng = np.random.default_rng(0)
+    columns = (rng.integers(0, size, 300_000) for size in (entities, relations, entities))
+    graph = Adjacency.build(np.stack(list(columns), axis=1).astype(np.int32), entities, relations)
+    tries = build_tries(sample_paths(graph, both_directions(graph.triples[:500], relations), seed=0))
+    vocab = Vocab(entities, relations)
+    negatives = Negatives.of(graph, drawn)
+    assert negatives is not None  # there are enough entities for it
+    batches = Batches(tries, vocab, 512, Masking(0.15), 0, negatives)
+    torch.manual_seed(0)
+    model = Transformer(vocab, replace(SMALL, layers=1, dim=8, feedforward=8), Prior.of(graph))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    table = model.embedding.weight.numel()
+    losses: list[float] = []
+    first = next(batches.epoch(0))
+    for _ in range(4):
+        assert first.competing is not None
+        assert len(first.competing.entities) < len(first.entities.token) + 2 * drawn
+        optimizer.zero_grad()
+        with Largest() as largest:  # type: ignore[no-untyped-call]
+            loss = model.loss(first, 0.9)
+            loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        # Nothing is larger than the table's own gradient, which the number of rows does not multiply.
+        assert largest.elements <= table
+        losses.append(loss.item())
+    assert losses == sorted(losses, reverse=True)
+    with Largest() as largest:  # type: ignore[no-untyped-call]
+        model.loss(replace(first, competing=None), 0.9)
+    assert largest.elements >= min(len(first.entities.source), 512) * entities > 2 * table  # it does see them

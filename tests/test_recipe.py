@@ -86,6 +86,7 @@ def test_paper_recipes_are_the_papers_model_without_our_departures(name: str) ->
     )
     assert (recipe.paths.hops, recipe.paths.per_triple, recipe.paths.rules) == (3, 6, True)
     assert (recipe.train.mask_with, recipe.train.clip, recipe.train.weight_decay) == ("mask", 0.0, 0.0)
+    assert recipe.train.sampled_entities == 0
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -299,6 +300,7 @@ def test_a_wrong_override_is_refused_in_its_own_words(override: str, words: str)
         (TrainConfig, {"clip": float("inf")}, "train.clip is Infinity: expected 0 (no limit) or more."),
         (TrainConfig, {"clip": -1}, "train.clip is -1.0: expected 0 (no limit) or more."),
         (TrainConfig, {"weight_decay": -1}, "train.weight_decay is -1.0: expected a share from 0 to 1."),
+        (TrainConfig, {"sampled_entities": -1}, "train.sampled_entities is -1: expected 0 (all compete) or more."),
         (TrainConfig, {"seed": -1}, "train.seed is -1: expected 0 to 2^63 - 1."),
         (
             TrainConfig,
@@ -318,3 +320,17 @@ def test_a_model_too_short_for_the_paths_is_refused_with_both_keys() -> None:
     words = "model.max_hops is 2, but paths.hops is 3: raise model.max_hops or lower paths.hops."
     with pytest.raises(SettingError, match=re.escape(words)):
         Recipe(model=ModelConfig(max_hops=2))
+
+
+def test_only_the_recipe_for_large_graphs_lets_a_sample_compete() -> None:
+    assert {name for name in recipe_names() if load_recipe(name).train.sampled_entities} == {"large"}
+
+
+def test_a_sample_of_entities_for_a_softmax_over_all_tokens_is_refused_with_both_keys() -> None:
+    words = (
+        "train.sampled_entities is 64, but model.typed is false, so not only entities compete: set "
+        "train.sampled_entities to 0 or model.typed to true."
+    )
+    with pytest.raises(SettingError, match=re.escape(words)):
+        load_recipe("paper-nell23k", ["train.sampled_entities=64"])
+    assert load_recipe("small", ["train.sampled_entities=64"]).train.sampled_entities == 64

@@ -93,6 +93,28 @@ def test_a_stopped_and_resumed_run_ends_bit_for_bit_like_one_that_was_not(tmp_pa
     assert steps == list(range(1, trainer.total_steps + 1))
 
 
+def test_a_resumed_run_draws_the_same_competing_entities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squire.negatives.ALL_COMPETE", 0)
+    sampled = ["train.sampled_entities=4", "train.epochs=2"]
+    for name in ("whole", "parts", "all"):
+        (tmp_path / name).mkdir()
+    assert a_trainer(tmp_path / "whole", *sampled).fit(ignore)
+
+    def interrupt(now: Moment) -> None:
+        if now.step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert not a_trainer(tmp_path / "parts", *sampled).fit(interrupt)
+    trainer = a_trainer(tmp_path / "parts", *sampled)
+    trainer.resume()
+    assert trainer.fit(ignore)
+    assert_same(weights_of(tmp_path / "whole"), weights_of(tmp_path / "parts"))
+    # And they were drawn: where all compete, the weights are others.
+    assert a_trainer(tmp_path / "all", "train.epochs=2").fit(ignore)
+    one, other = weights_of(tmp_path / "whole"), weights_of(tmp_path / "all")
+    assert not torch.equal(one["embedding.weight"], other["embedding.weight"])
+
+
 KILLED = """
 import sys
 from pathlib import Path

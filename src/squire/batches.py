@@ -3,8 +3,9 @@ resumed.
 
 A row holds pieces. A piece is a query `h, r` and nodes of its tree; a token sees the query, its ancestors and
 itself. Trees too large for a row are cut: the next piece repeats the ancestors it needs, and every node is a
-target in just one piece, so nothing is lost or counted twice. Knows tokens, but neither the model nor where paths
-come from.
+target in just one piece, so nothing is lost or counted twice. Where not all entities compete, the batch says which
+do: masks and draws come from seed, epoch and position, so that a resumed run sees the same. Knows tokens, but
+neither the model nor where paths come from.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from squire.graph.store import Offsets
+from squire.negatives import Competing, Negatives
 from squire.paths.trie import Tries
 from squire.trie_rows import cut_pieces, fill_rows, pack_pieces, path_weights
 from squire.vocab import Vocab
@@ -61,6 +63,7 @@ class Batch:
     relations: Targets  # of relations and the end, after the query or an entity
     entities: Targets  # of entities, after a relation
     weight: float  # paths in an average batch: what the summed loss is divided by
+    competing: Competing | None = None  # among which entities are predicted, the same for all rows; None: all
 
     def share(self, part: int, parts: int) -> Batch:
         """Some of the rows; the losses of all parts add up to that of the whole. May be empty."""
@@ -73,6 +76,7 @@ class Batch:
             self.relations.between(low * columns, high * columns),
             self.entities.between(low * columns, high * columns),
             self.weight,
+            self.competing,
         )
 
     def to(self, device: torch.device) -> Batch:
@@ -84,6 +88,7 @@ class Batch:
             self.relations.to(device),
             self.entities.to(device),
             self.weight,
+            self.competing.to(device) if self.competing else None,
         )
 
 
@@ -98,8 +103,17 @@ class Masking:
 class Batches:
     """All trees of a training set as batches, the same for the same seed, epoch and position."""
 
-    def __init__(self, tries: Tries, vocab: Vocab, nodes: int, masking: Masking, seed: int) -> None:
+    def __init__(
+        self,
+        tries: Tries,
+        vocab: Vocab,
+        nodes: int,
+        masking: Masking,
+        seed: int,
+        negatives: Negatives | None = None,  # None: all entities compete
+    ) -> None:
         self._tries, self._vocab, self._masking, self._seed = tries, vocab, masking, seed
+        self._negatives = negatives
         self._weight, self._end = path_weights(tries.parent, tries.depth, tries.offsets, tries.end)
         self._pieces = cut_pieces(tries.parent, tries.depth, tries.offsets, ROW_TOKENS)
         self._rows_at_once = max(1, nodes // ROW_TOKENS)
@@ -143,13 +157,18 @@ class Batches:
         )  # fmt: skip
         tokens, places, visible, targets, weights = filled
         of_entity = targets[:, 1] < vocab.num_entities
+        entities = _targets(targets[of_entity], weights[of_entity], tokens, vocab)
+        competing = None
+        if self._negatives is not None:
+            competing = self._negatives.draw(entities.token.numpy(), entities.relation.numpy(), rng)
         return Batch(
             torch.from_numpy(tokens),
             torch.from_numpy(places),
             torch.from_numpy(visible),
             _targets(targets[~of_entity], weights[~of_entity], tokens, vocab),
-            _targets(targets[of_entity], weights[of_entity], tokens, vocab),
+            entities,
             weight,
+            competing,
         )
 
 

@@ -5,8 +5,11 @@ token, with q the weights of what follows it and W their sum, that is
 
     W · logsumexp(z) − (ε − u) · Σ_t q_t z_t − u · W · Σ_i z_i,      u = (1 − ε) / (classes − 1),
 
-so the smoothing needs no dense targets. The gradient is made in the forward pass, a block of rows at a time: never
-are more than ROWS_AT_ONCE × classes logits in memory, and no product is computed twice.
+so the smoothing needs no dense targets. If the classes are a sample in which i stands for c_i of them, both sums
+over classes are estimated: Σ_i c_i exp(z_i), whose logarithm is logsumexp(z + log c), and Σ_i c_i z_i.
+
+The gradient is made in the forward pass, a block of rows at a time: never are more than ROWS_AT_ONCE × classes
+logits in memory, and no product is computed twice.
 """
 
 from __future__ import annotations
@@ -32,9 +35,12 @@ def trie_loss(
     prior: Prior | None = None,
     relations: Tensor | None = None,  # (source): whose prior
     scale: Tensor | None = None,  # (relation): of the prior, learned
+    counts: Tensor | None = None,  # (class): how many each stands for if they are a sample; 1 for a target
+    num_classes: int | None = None,  # if they are a sample: of how many
 ) -> Tensor:
     """The summed loss of all targets, a scalar."""
-    arguments = (states, classes, scale, row, target, weight, smoothing, prior, relations)
+    spread = (1 - smoothing) / ((num_classes or len(classes)) - 1)  # u
+    arguments = (states, classes, scale, row, target, weight, smoothing, spread, prior, relations, counts)
     loss: Tensor = _TrieLoss.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
 
@@ -50,10 +56,11 @@ class _TrieLoss(torch.autograd.Function):
         target: Tensor,
         weight: Tensor,
         smoothing: float,
+        spread: float,
         prior: Prior | None,
         relations: Tensor | None,
+        counts: Tensor | None,
     ) -> Tensor:
-        spread = (1 - smoothing) / (len(classes) - 1)
         total = torch.zeros(len(states), dtype=states.dtype, device=states.device).index_add_(0, row, weight)  # W
         firsts = torch.arange(0, len(states) + ROWS_AT_ONCE, ROWS_AT_ONCE, device=row.device)
         bounds: list[int] = torch.searchsorted(row, firsts).tolist()
@@ -69,11 +76,15 @@ class _TrieLoss(torch.autograd.Function):
                 p_row, p_class, p_value = prior.entries(relations[rows])
                 p_scaled = p_value * scale[relations[rows][p_row]]
                 logits.index_put_((p_row, p_class), p_scaled, accumulate=True)
+            loss -= (smoothing - spread) * (w * logits[at, to]).sum()
+            loss -= spread * (total[rows] * (logits.sum(1) if counts is None else logits @ counts)).sum()
+            if counts is not None:
+                logits += counts.log()
             norm = logits.logsumexp(1)  # (row)
-            loss += (total[rows] * norm).sum() - (smoothing - spread) * (w * logits[at, to]).sum()
-            loss -= spread * (total[rows] * logits.sum(1)).sum()
-            # From here on `logits` holds the gradient: W · (p − u), less (ε − u) · q at the targets.
-            logits.sub_(norm[:, None]).exp_().sub_(spread).mul_(total[rows][:, None])
+            loss += (total[rows] * norm).sum()
+            # From here on `logits` holds the gradient: W · (p − u · c), less (ε − u) · q at the targets.
+            logits.sub_(norm[:, None]).exp_()
+            logits.sub_(spread if counts is None else spread * counts).mul_(total[rows][:, None])
             logits.index_put_((at, to), -(smoothing - spread) * w, accumulate=True)
             torch.mm(logits, classes, out=to_states[rows])
             to_classes.addmm_(logits.T, states[rows])
@@ -87,4 +98,4 @@ class _TrieLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         to_states, to_classes, to_scale = ctx.saved_tensors
         scaled = None if to_scale is None else to_scale * gradient
-        return to_states * gradient, to_classes * gradient, scaled, None, None, None, None, None, None
+        return to_states * gradient, to_classes * gradient, scaled, *[None] * 8

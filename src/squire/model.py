@@ -105,7 +105,10 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         """MLP(Enc(·)) of every token.  (row, column) × 2, (row, column, column) -> (row, column, dim)"""
-        x = self.embed(tokens, places)
+        return self._encoded(self.embedding(tokens), places, visible)
+
+    def _encoded(self, embedded: Tensor, places: Tensor, visible: Tensor) -> Tensor:
+        x = self._placed(embedded, places)
         bias = torch.zeros(visible.shape, dtype=x.dtype, device=x.device).masked_fill_(~visible, MASKED_OUT)
         for layer in self.layers:
             x = layer(x, bias[:, None])
@@ -113,8 +116,11 @@ class Transformer(nn.Module):
 
     def embed(self, tokens: Tensor, places: Tensor) -> Tensor:
         """What enters the first layer.  (…) × 2 -> (…, dim)"""
+        return self._placed(self.embedding(tokens), places)
+
+    def _placed(self, embedded: Tensor, places: Tensor) -> Tensor:
         # √dim, as usual where embeddings are tied: small enough to be classes, large enough to be seen.
-        out: Tensor = self.input_dropout(self.embedding(tokens)) * self.config.dim**0.5 + self.places(places)
+        out: Tensor = self.input_dropout(embedded) * self.config.dim**0.5 + self.places(places)
         return out
 
     def states(self, x: Tensor) -> Tensor:
@@ -141,31 +147,47 @@ class Transformer(nn.Module):
         return logits
 
     def loss(self, batch: Batch, smoothing: float) -> Tensor:
-        """The mean loss a path (Eq. 4). Typed: only what can follow competes; else all tokens, as in the paper."""
-        states = self(batch.tokens, batch.places, batch.visible).flatten(0, 1)  # (row · column, dim)
+        """The mean loss a path (Eq. 4). Typed: only what can follow competes; else all tokens, as in the paper.
+
+        If the batch says which entities compete, they stand for all; only for typed models, as Recipe sees to.
+        """
         relations, entities, vocab = batch.relations, batch.entities, self.vocab
         after_entity = vocab.after_entity if self.config.typed else slice(None)
         after_relation = vocab.after_relation if self.config.typed else slice(None)
-        table = self.embedding.weight
+        table, target, prior, counts, num_entities = self.embedding.weight, entities.token, self.prior, None, None
+        if batch.competing is None:
+            embedded, classes, competing = self.embedding(batch.tokens), table[after_entity], table[after_relation]
+        else:
+            drawn, counts, num_entities = batch.competing.entities, batch.competing.counts, vocab.num_entities
+            target = torch.searchsorted(drawn, entities.token)
+            prior = self.prior.among(drawn) if self.prior is not None else None
+            # One look-up for all: each has a gradient as large as the table, most of it zeros.
+            after = torch.arange(after_entity.start, after_entity.stop, device=drawn.device)
+            parts = [batch.tokens.flatten(), after, drawn]
+            rows = self.embedding(torch.cat(parts)).split([len(part) for part in parts])
+            embedded, classes, competing = rows[0].view(*batch.tokens.shape, -1), rows[1], rows[2]
+        states = self._encoded(embedded, batch.places, batch.visible).flatten(0, 1)  # (row · column, dim)
         # The layers may run in 16 bits; sums over all entities, and differences of logits, need all 32.
         with torch.autocast(states.device.type, enabled=False):
             states = states.to(table.dtype)
             total = trie_loss(
                 states[relations.source],
-                table[after_entity],
+                classes,
                 relations.row,
                 relations.token - (after_entity.start or 0),
                 relations.weight,
                 smoothing,
             ) + trie_loss(
                 states[entities.source],
-                table[after_relation],
+                competing,
                 entities.row,
-                entities.token,
+                target,
                 entities.weight,
                 smoothing,
-                self.prior,
+                prior,
                 entities.relation,
                 self.prior_scale,
+                counts,
+                num_entities,
             )
         return total / batch.weight

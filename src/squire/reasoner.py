@@ -81,6 +81,7 @@ class Reasoner:
             recipe.decode.prune,
             recipe.paths.hops,
             self._grounded if grounded else None,
+            recipe.decode.end,
         )
 
     def stream(self, queries: Ids, how: Decoding, *, k: int, known: bool = False) -> Iterator[Answers]:
@@ -131,7 +132,7 @@ class Reasoner:
             ]
             total = float(tokens[i].sum())
             rule = self._rule(query[1], edges[i, :length, 1].tolist())
-            score = math.exp(total / (2 * length + 1))
+            score = math.exp(total / (2 * length + tokens.shape[1] % 2))
             found.append(Evidence(tuple(steps), GRADES[grade[i]], math.exp(total), score, rule))
         return found
 

@@ -145,6 +145,8 @@ class TrainConfig(_Section):
     """Pull of the weights towards 0, apart from the gradient (AdamW)."""
     batch_nodes: int = 2048
     """Nodes of prefix trees in a step, at most: the batch size, and the memory."""
+    sampled_entities: int = 0
+    """In graphs of more than 200,000 entities, how many are drawn to compete with a step's targets; 0: all do."""
     seed: int = 0
     """Decides the paths, the first weights, the order, the masks and the dropout."""
     iterate: bool = False
@@ -159,6 +161,7 @@ class TrainConfig(_Section):
         self._expect("mask_probability", 0 <= self.mask_probability < 1, "a share from 0 to less than 1")
         self._expect_share("warmup", "weight_decay")
         self._expect("clip", 0 <= self.clip < math.inf, "0 (no limit) or more")
+        self._expect("sampled_entities", self.sampled_entities >= 0, "0 (all compete) or more")
         self._expect("seed", 0 <= self.seed < 2**63, "0 to 2^63 - 1")
         self._expect("iterate_learning_rate", 0 < self.iterate_learning_rate <= 1, "a share above 0, at most 1")
 
@@ -175,6 +178,9 @@ class DecodeConfig(_Section):
     """An answer's score: all its paths together (the paper's self-consistency), or its best one."""
     prune: float = 0.0
     """Drop paths less than this share as probable as the best of the same length; the paper: none."""
+    end: bool = False
+    """Does a path's probability contain that of ending? The paper: yes. Ours: no, since a model that has learned
+    its facts by heart ends a path at them and at nothing else (docs/LOG.md)."""
 
     def _check(self) -> None:
         self._expect_positive("beam")
@@ -208,6 +214,11 @@ class Recipe:
             raise SettingError(
                 f"model.max_hops is {self.model.max_hops}, but paths.hops is {self.paths.hops}: raise "
                 "model.max_hops or lower paths.hops."
+            )
+        if self.train.sampled_entities and not self.model.typed:
+            raise SettingError(
+                f"train.sampled_entities is {self.train.sampled_entities}, but model.typed is false, so not only "
+                "entities compete: set train.sampled_entities to 0 or model.typed to true."
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def evaluate(
             decode.prune if prune is None else prune,
             loaded.recipe.paths.hops,
             edges,
+            decode.end,
         )
         ours = rank_by_paths(
             loaded.model, graph, asked, how, loaded.recipe.train.seed,

@@ -38,6 +38,7 @@ from squire.files import BEST, LAST, METRICS, TENSORBOARD
 from squire.graph.graph import Graph
 from squire.graph.streams import replacing
 from squire.model import Transformer
+from squire.negatives import Negatives
 from squire.paths.trie import Tries
 from squire.recipe import Recipe
 from squire.run import new_model
@@ -84,6 +85,16 @@ def _interruptions(patient: bool) -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def _no_denormals() -> Iterator[None]:
+    """Gradients of a large softmax underflow, and denormals are slow. A state of the processor, so put back."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
 class _Loss(nn.Module):
     """The loss of a batch as what a module does: the form in which processes share gradients."""
 
@@ -103,7 +114,6 @@ class Trainer:
 
     def __init__(self, graph: Graph, recipe: Recipe, tries: Tries, folder: Path, team: Team = ALONE) -> None:
         torch.manual_seed(recipe.train.seed)  # the first weights, the same in every process
-        torch.set_flush_denormal(True)  # gradients of a large softmax underflow, and denormals are slow
         self.graph, self.recipe, self.folder, self.team = graph, recipe, folder, team
         train = recipe.train
         self.model = new_model(graph, recipe).to(team.device)
@@ -112,7 +122,8 @@ class Trainer:
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
         masking = Masking(train.mask_probability, train.mask_with == "random")
-        self.batches = Batches(tries, self.model.vocab, train.batch_nodes, masking, train.seed)
+        negatives = Negatives.of(graph.train, train.sampled_entities)
+        self.batches = Batches(tries, self.model.vocab, train.batch_nodes, masking, train.seed, negatives)
         self.total_steps = sum(self.batches.num_batches(epoch) for epoch in range(train.epochs))
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
@@ -161,7 +172,7 @@ class Trainer:
             self.save()
         board = Curves(self.folder / TENSORBOARD, self.step, wanted=self.team.leads)
         # torchrun passes Ctrl-C on to processes that the terminal has told already: they may hear it twice.
-        with _interruptions(patient=self.team.launched) as interrupted, board as curves:
+        with _interruptions(patient=self.team.launched) as interrupted, board as curves, _no_denormals():
 
             def should_stop() -> bool:
                 return self.team.any(bool(interrupted) or time.monotonic() >= ends)
