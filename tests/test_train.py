@@ -19,8 +19,10 @@ from typer.testing import CliRunner
 
 from squire.checkpoint import load_checkpoint
 from squire.cli import app
+from squire.decode import Decoding
 from squire.errors import SettingError, TrainingError
-from squire.evaluate.edges import evaluate_edges
+from squire.evaluate.asked import Asked
+from squire.evaluate.paths import rank_by_paths
 from squire.files import BEST, LAST, LOCK, METRICS
 from squire.graph.graph import Graph
 from squire.recipe import Recipe, load_recipe
@@ -180,9 +182,10 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     logged = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines() if "valid" in line]
     assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
     trainer.model.load_state_dict(best.part("model."))
-    seen = ("train", "valid")
-    assert evaluate_edges(trainer.model, trainer.graph, "valid", known_in=seen).mrr == trainer.best_mrr
-    assert "made|split:valid|side:tail|method:model-edge" in logged[0]["valid"]["signature"]
+    asked = Asked.of(trainer.graph, "valid", known_in=("train", "valid"))
+    again = rank_by_paths(trainer.model, trainer.graph, asked, Decoding.of(trainer.recipe, beam=32), seed=0)
+    assert again.metrics().mrr == trainer.best_mrr
+    assert "made|split:valid|side:tail|method:paths|filter:train+valid|" in logged[0]["valid"]["signature"]
 
 
 def test_test_triples_change_neither_weights_nor_selection(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -183,7 +184,7 @@ class _Best:
                 self._set_floor(*_heads_of_rows(scores, plus, query, self._beam))
             # No sum is made of all scores: most are never looked at again. The sums round otherwise than this
             # difference, so a little more is let in than must be, and judged with the others.
-            row, token = (scores >= (self.floor[query] - plus - ROUNDING)[:, None]).nonzero(as_tuple=True)
+            row, token = _at_least(scores, self.floor[query] - plus - ROUNDING)
         else:
             row, token = allowed
         score = scores[row, token] + plus[row]
@@ -222,6 +223,16 @@ def _heads_of_rows(scores: Tensor, plus: Tensor, query: Tensor, beam: int) -> tu
     query = query.repeat_interleave(each)
     order = _best_first(query, score)
     return query[order], score[order]
+
+
+def _at_least(scores: Tensor, floor: Tensor) -> Pairs:
+    """Where a row has its floor or more.  (row, class), (row) -> (pair) × 2"""
+    if scores.device.type != "cpu":
+        row, token = (scores >= floor[:, None]).nonzero(as_tuple=True)
+        return row, token
+    # numpy skips over what is false: 1.5 ms where torch takes 16 for 4 million scores.
+    found = torch.from_numpy(np.flatnonzero(scores.numpy() >= floor[:, None].numpy()))
+    return found // scores.shape[1], found % scores.shape[1]
 
 
 def _best_first(query: Tensor, score: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from squire.beam import Constraint, Found, search
 from squire.graph.store import Ids, Offsets
 from squire.model import Transformer
+from squire.recipe import Recipe
 from squire.steps import ModelSteps
 
 HYPOTHESES_AT_ONCE = 2048  # of all queries of a block: their keys and values are the memory of a search
@@ -34,6 +35,27 @@ class Decoding:
     hops: int = 3
     constraint: Constraint | None = None
     end: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        *,
+        beam: int | None = None,
+        aggregate: Aggregate | None = None,
+        prune: float | None = None,
+        constraint: Constraint | None = None,
+    ) -> Decoding:
+        """The recipe's way, with these changes."""
+        own = recipe.decode
+        return cls(
+            own.beam if beam is None else beam,
+            own.aggregate if aggregate is None else aggregate,
+            own.prune if prune is None else prune,
+            recipe.paths.hops,
+            constraint,
+            own.end,
+        )
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ class Transformer(nn.Module):
         logits = states @ self.embedding.weight[classes].T
         if self.prior is not None and relations is not None and self.prior_scale is not None:
             row, column, value = self.prior.entries(relations)
-            logits = logits.index_put((row, column), value * self.prior_scale[relations[row]], accumulate=True)
+            logits.index_put_((row, column), value * self.prior_scale[relations[row]], accumulate=True)
         return logits
 
     def loss(self, batch: Batch, smoothing: float) -> Tensor:

@@ -155,7 +155,7 @@ def _draw_mrr(axes: Axes, runs: Sequence[History]) -> None:
     for value in sorted({run.frequency for run in runs if run.frequency is not None}):
         label = f"tail frequency {value:.3f}"
         axes.axhline(value, color="0.4", linestyle="--", linewidth=1.2, label=label)
-    axes.set_ylabel("MRR of bare edges on valid (0 to 1)")
+    axes.set_ylabel("MRR on valid (0 to 1)")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=9)
 

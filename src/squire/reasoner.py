@@ -72,17 +72,10 @@ class Reasoner:
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
     ) -> Decoding:
         """The recipe's way to search, with these changes."""
-        recipe = self.run.recipe
         if grounded and self._grounded is None:
             self._grounded = EdgeConstraint.of(self.graph.train, self.run.device)
-        return Decoding(
-            beam or recipe.decode.beam,
-            aggregate or recipe.decode.aggregate,
-            recipe.decode.prune,
-            recipe.paths.hops,
-            self._grounded if grounded else None,
-            recipe.decode.end,
-        )
+        edges = self._grounded if grounded else None
+        return Decoding.of(self.run.recipe, beam=beam, aggregate=aggregate, constraint=edges)
 
     def stream(self, queries: Ids, how: Decoding, *, k: int, known: bool = False) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""

@@ -149,13 +149,17 @@ class TrainConfig(_Section):
     """In graphs of more than 200,000 entities, how many are drawn to compete with a step's targets; 0: all do."""
     seed: int = 0
     """Decides the paths, the first weights, the order, the masks and the dropout."""
+    valid_queries: int = 500
+    """Questions of valid that are asked after each epoch, to keep the best weights; always the same ones."""
+    valid_beam: int = 32
+    """Paths kept at each step for them: fewer than for real questions, since it is done so often."""
     iterate: bool = False
     """Iterative training (Algorithm 1): add paths that begin with the model's own first hops."""
     iterate_learning_rate: float = 0.2
     """From the second iteration on, the peak is this share of `learning_rate`; the authors' code: a fifth."""
 
     def _check(self) -> None:
-        self._expect_positive("epochs", "batch_nodes")
+        self._expect_positive("epochs", "batch_nodes", "valid_queries", "valid_beam")
         self._expect("learning_rate", 0 < self.learning_rate <= 1, "a number above 0, at most 1")
         self._expect("smoothing", 0 < self.smoothing <= 1, "the weight of the target, above 0, at most 1")
         self._expect("mask_probability", 0 <= self.mask_probability < 1, "a share from 0 to less than 1")

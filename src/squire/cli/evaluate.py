@@ -47,17 +47,10 @@ def evaluate(
 
     with progress_bar("loading") as bar:
         loaded = Run.load(run)
-        graph, decode = loaded.graph, loaded.recipe.decode
+        graph = loaded.graph
         asked = Asked.of(graph, split, side, sample=sample, seed=seed)
         edges = None if constraint == "none" else EdgeConstraint.of(_edges(constraint, graph), loaded.device)
-        how = Decoding(
-            beam or decode.beam,
-            aggregate or decode.aggregate,
-            decode.prune if prune is None else prune,
-            loaded.recipe.paths.hops,
-            edges,
-            decode.end,
-        )
+        how = Decoding.of(loaded.recipe, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
         ours = rank_by_paths(
             loaded.model, graph, asked, how, loaded.recipe.train.seed,
             lambda done, total: bar.stage("paths", done, total),

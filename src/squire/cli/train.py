@@ -63,13 +63,13 @@ def train(
             )
 
             def watch(now: Moment) -> None:
-                mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f} (bare edges)"
+                mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f}"
                 epoch, speed = now.epoch + 1, now.nodes_per_second
                 progress.update(task, completed=now.step, epoch=epoch, loss=now.loss, speed=speed, mrr=mrr)
 
             done = trainer.fit(watch, minutes)
         if done:
-            best = "" if trainer.best_mrr is None else f", best valid MRR of bare edges {trainer.best_mrr:.3f}"
+            best = "" if trainer.best_mrr is None else f", best valid MRR {trainer.best_mrr:.3f}"
             errors.print(f"trained: {out}{best}", highlight=False, soft_wrap=True)
         else:
             errors.print(f"stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved.", highlight=False)

@@ -32,8 +32,10 @@ from squire.checkpoint import (
     optimizer_tensors,
     save_checkpoint,
 )
+from squire.decode import Decoding
 from squire.errors import TrainingError
-from squire.evaluate.edges import evaluate_edges
+from squire.evaluate.asked import Asked
+from squire.evaluate.paths import rank_by_paths
 from squire.files import BEST, LAST, METRICS, TENSORBOARD
 from squire.graph.graph import Graph
 from squire.graph.streams import replacing
@@ -233,9 +235,12 @@ class Trainer:
         """Watch valid, and keep the best weights by it."""
         if not len(self.graph.valid):
             return
+        train = self.recipe.train
         # Not even as a filter may test have a say in what is kept.
         seen = ("train", "valid")
-        metrics = evaluate_edges(self.model, self.graph, "valid", known_in=seen, seed=self.recipe.train.seed)
+        asked = Asked.of(self.graph, "valid", known_in=seen, sample=train.valid_queries, seed=train.seed)
+        how = Decoding.of(self.recipe, beam=min(train.valid_beam, self.recipe.decode.beam))
+        metrics = rank_by_paths(self.model, self.graph, asked, how, train.seed).metrics(intervals=False)
         self._mrr = metrics.mrr
         self._log({"step": self.step, "epoch": self.epoch, "valid": metrics.as_dict()})
         curves.add(self.step, valid_mrr=metrics.mrr)
