@@ -102,15 +102,16 @@ def test_probabilities_of_the_tokens_make_up_the_path() -> None:
         assert not any(tokens[len(expected) :])
 
 
-def test_the_end_can_be_left_out_of_the_count() -> None:
+def test_the_queried_edge_itself_may_be_sure_to_end() -> None:
     follow = naive_beam.random_follow(2, E, R)
-    steps = FakeSteps(follow, E)
-    found = search(steps, torch.zeros(1).long(), torch.zeros(1).long(), beam=10, hops=2, end=False)
-    expected = naive_beam.beam_search(follow, 0, 0, 10, 2)
-    same(paths_of(found, 0), [Ended(p.path, p.log_probability - follow(0, p.path)[-1]) for p in expected])
-    hops = found.hops.tolist()
-    assert found.score.tolist() == pytest.approx((found.log_probability / (2 * found.hops)).tolist())
-    assert steps.fed <= 1 + 10 + hops.count(1) + 10  # the last entities are not fed: nobody asks what follows
+    relations = torch.tensor([0, 3])
+    found = search(FakeSteps(follow, E), torch.zeros(2).long(), relations, beam=10, hops=2, edge_ends=True)
+    for query, relation in enumerate(relations.tolist()):
+        expected = naive_beam.beam_search(follow, query, 0, 10, 2)
+        sure = [p.path for p in expected if len(p.path) == 2 and p.path[0] == relation]
+        assert sure
+        ends = {p.path: follow(query, p.path)[-1] if p.path in sure else 0.0 for p in expected}
+        same(paths_of(found, query), [Ended(p.path, p.log_probability - ends[p.path]) for p in expected])
 
 
 def test_score_is_the_mean_log_probability_of_a_token() -> None:

@@ -66,17 +66,17 @@ class Found:
     query: Tensor  # (path)
     trail: Tensor  # (path, 2 · hops): relation, entity, relation, entity …, then −1
     hops: Tensor  # (path)
-    token_log_probability: Tensor  # (path, 2 · hops, and 1 if the end counts): of each token, of the end, then 0
+    token_log_probability: Tensor  # (path, 2 · hops + 1): of each token, of the end, then 0
 
     @property
     def log_probability(self) -> Tensor:
-        """Of the whole path, its end included if that counts (Eq. 2).  (path)"""
+        """Of the whole path, its end included (Eq. 2).  (path)"""
         return self.token_log_probability.sum(1)
 
     @property
     def score(self) -> Tensor:
-        """Eq. 5: the log-probability by the number of tokens that count, <eos> among them or not.  (path)"""
-        return self.log_probability / (2 * self.hops + self.token_log_probability.shape[1] % 2)
+        """Eq. 5: the log-probability by the number of tokens, <eos> included.  (path)"""
+        return self.log_probability / (2 * self.hops + 1)
 
     @property
     def answer(self) -> Tensor:
@@ -104,7 +104,7 @@ def search(
     hops: int,
     prune: float = 0.0,  # drop what is less than this share as probable as the query's best of the same length
     constraint: Constraint | None = None,
-    end: bool = True,  # does the probability of ending count? (in the paper it does)
+    edge_ends: bool = False,  # is a path that is the queried edge itself sure to end there?
 ) -> Found:
     """All paths of at most so many hops that end within the beam."""
     queries = torch.arange(len(heads), device=heads.device)
@@ -115,22 +115,24 @@ def search(
     for hop in range(1, hops + 1):
         live = _choose_relations(follow[:, :-1], live, _Best(len(heads), beam, prune, follow), constraint)
         live = _choose_entities(steps, 2 * hop - 1, live, _Best(len(heads), beam, prune, follow), constraint)
-        # A constraint may have left nobody to feed; and after the last hop there may be nobody who asks.
-        needed = len(live.query) > 0 and (end or hop < hops)
-        follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if needed else follow[:0]
-        ended.append(_ended(live, follow[:, -1] if end else None, hop, hops))
+        # A constraint may have left nobody to feed.
+        follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
+        end = follow[:, -1]
+        if edge_ends and hop == 1:
+            end = end.masked_fill(live.trail[:, 1] == relations[live.query], 0.0)
+        ended.append(_ended(live, end, hop, hops))
     columns = zip(
         *((part.query, part.trail, part.hops, part.token_log_probability) for part in ended), strict=True
     )
     return Found(*(torch.cat(column) for column in columns))
 
 
-def _ended(live: _Live, end: Tensor | None, hop: int, hops: int) -> Found:
+def _ended(live: _Live, end: Tensor, hop: int, hops: int) -> Found:
     """The hypotheses as they are, ended; columns as for the longest."""
-    tokens = [live.scores.diff(dim=1), *([end[:, None]] if end is not None else [])]
     more = 2 * (hops - hop)
-    trail, log_probability = pad(live.trail[:, 1:], (0, more), value=-1), pad(torch.cat(tokens, 1), (0, more))
-    return Found(live.query, trail, torch.full_like(live.query, hop), log_probability)
+    trail = pad(live.trail[:, 1:], (0, more), value=-1)
+    tokens = pad(torch.cat([live.scores.diff(dim=1), end[:, None]], 1), (0, more))
+    return Found(live.query, trail, torch.full_like(live.query, hop), tokens)
 
 
 def _choose_relations(follow: Tensor, live: _Live, best: _Best, constraint: Constraint | None) -> _Live:

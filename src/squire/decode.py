@@ -34,7 +34,7 @@ class Decoding:
     prune: float = 0.0
     hops: int = 3
     constraint: Constraint | None = None
-    end: bool = True
+    edge_ends: bool = False
 
     @classmethod
     def of(
@@ -54,7 +54,7 @@ class Decoding:
             own.prune if prune is None else prune,
             recipe.paths.hops,
             constraint,
-            own.end,
+            own.edge_ends,
         )
 
 
@@ -68,7 +68,7 @@ class Ranked:
     path_offsets: Offsets  # (answer + 1): into the paths
     trail: Offsets  # (path, 2 · hops): relation, entity, …, then −1
     hops: Offsets  # (path)
-    token_log_probability: Floats  # (path, 2 · hops, and 1 if the end counts)
+    token_log_probability: Floats  # (path, 2 · hops + 1)
     aggregate: Aggregate
 
     def __len__(self) -> int:
@@ -91,7 +91,9 @@ def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Ranked]:
     steps = ModelSteps(model)
     for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
         block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(device)
-        found = search(steps, block[:, 0], block[:, 1], how.beam, how.hops, how.prune, how.constraint, how.end)
+        found = search(
+            steps, block[:, 0], block[:, 1], how.beam, how.hops, how.prune, how.constraint, how.edge_ends
+        )
         yield rank_answers(found, len(block), how.aggregate)
 
 

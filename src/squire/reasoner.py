@@ -125,7 +125,7 @@ class Reasoner:
             ]
             total = float(tokens[i].sum())
             rule = self._rule(query[1], edges[i, :length, 1].tolist())
-            score = math.exp(total / (2 * length + tokens.shape[1] % 2))
+            score = math.exp(total / (2 * length + 1))
             found.append(Evidence(tuple(steps), GRADES[grade[i]], math.exp(total), score, rule))
         return found
 

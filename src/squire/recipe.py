@@ -182,9 +182,10 @@ class DecodeConfig(_Section):
     """An answer's score: all its paths together (the paper's self-consistency), or its best one."""
     prune: float = 0.0
     """Drop paths less than this share as probable as the best of the same length; the paper: none."""
-    end: bool = False
-    """Does a path's probability contain that of ending? The paper: yes. Ours: no, since a model that has learned
-    its facts by heart ends a path at them and at nothing else (docs/LOG.md)."""
+    edge_ends: bool = True
+    """Is the queried edge itself always a whole path? The paper: no, the model may think that it leads on. Ours:
+    yes, since whoever walks the queried relation has answered; a model that knows its facts by heart ends at these
+    and nowhere else (docs/LOG.md)."""
 
     def _check(self) -> None:
         self._expect_positive("beam")

@@ -43,7 +43,7 @@ def rank_by_paths(
     signature = asked.signature(
         "paths",
         beam=str(how.beam),
-        aggregation=how.aggregate if how.end else f"{how.aggregate}-noend",
+        aggregation=how.aggregate + ("+edge-ends" if how.edge_ends else ""),
         seed=str(seed),
         constraint=constraint,
         prune=f"{how.prune:g}" if how.prune else "",
