@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
 from squire.batches import Batch, Batches, Masking
@@ -135,17 +136,6 @@ def useful_gflop(batch: Batch, vocab: Vocab) -> float:
         2 * vocab.num_relations + 1
     )
     return 3 * 2 * (encoder + sources * 2 * d * d + output * d) / 1e9
-
-
-def gemm_gflops(size: int = 2048, repeats: int = 8) -> float:
-    """The best of some products of two square matrices."""
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    best = float("inf")
-    for _ in range(repeats):
-        began = time.perf_counter()
-        torch.mm(a, b)
-        best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best / 1e9
 
 
 if __name__ == "__main__":

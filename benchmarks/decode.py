@@ -1,0 +1,117 @@
+"""How fast answers are found at the paper's size: NELL23K's test questions, beam 512, with and without pruning.
+
+    python benchmarks/decode.py [FOLDER OF THE GRAPHS] [--run RUN] [--queries 64] [--judged 400]
+
+RUN is a run on NELL23K at the paper's size (6 layers, d = 256); if it is not there, it is trained for four epochs
+first. What pruning costs is judged on valid, with other questions than are timed. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gemm import gemm_gflops
+from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
+
+from squire.decode import Decoding, decode
+from squire.evaluate.asked import Asked
+from squire.evaluate.paths import rank_by_paths
+from squire.reasoner import Reasoner
+from squire.run import Run
+
+AUTHORS_QPS = 0.108  # of their code at this size and beam, on this kind of machine
+BEAM, INTERACTIVE_BEAM = 512, 64
+TARGETS = {
+    "qps_beam512": "≥ 3",
+    "qps_pruned": "≥ 10",
+    "mrr_cost": "≤ 0.001",
+    "answer_ms": "< 150",
+    "peak_mb": "< 1000",
+}
+
+
+def main() -> None:
+    if run_child({"speed": speed, "cost": cost}):
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=DEFAULT_FOLDER, help="one folder a graph in it")
+    parser.add_argument("--run", type=Path, default=Path("runs/decode-6x256"), help="trained if it is not there")
+    parser.add_argument("--queries", type=int, default=64, help="timed")
+    parser.add_argument("--judged", type=int, default=400, help="questions of valid, for the cost of pruning")
+    parser.add_argument(
+        "--prune", type=float, default=0.01, help="share of the best, below which a path is dropped"
+    )
+    arguments = parser.parse_args()
+    if not arguments.run.exists():
+        train(arguments.folder / "NELL23K", arguments.run)
+    figures = in_child("speed", arguments.run, arguments.queries, arguments.prune)
+    judged = in_child("cost", arguments.run, arguments.judged, arguments.prune)
+    report(figures | {key: judged[key] for key in judged if key != "peak_mb"}, TARGETS)
+
+
+def train(graph: Path, run: Path) -> None:
+    settings = ("model.layers=6", "model.dim=256", "model.feedforward=512", "train.epochs=4")
+    options = [word for setting in settings for word in ("--set", setting)]
+    command = ["-m", "squire", "train", str(graph), "--out", str(run), "--recipe", "sparse", *options]
+    subprocess.run([sys.executable, *command], check=True)
+
+
+def speed(run: str, queries: str, prune: str) -> Figures:
+    reasoner = Reasoner.load(run)
+    loaded = reasoner.run
+    asked = Asked.of(loaded.graph, "test", sample=int(queries))
+    peaks = [gemm_gflops()]
+    rates = {}
+    for name, share in (("qps_beam512", 0.0), ("qps_pruned", float(prune))):
+        how = Decoding.of(loaded.recipe, beam=BEAM, prune=share)
+        began = time.perf_counter()
+        for _ in decode(loaded.model, asked.queries[:, :2], how):
+            pass
+        rates[name] = round(len(asked.queries) / (time.perf_counter() - began), 2)
+        peaks.append(gemm_gflops())
+    return {
+        "gemm_gflops": round(max(peaks), 1),
+        **rates,
+        "speedup_over_authors": round(rates["qps_beam512"] / AUTHORS_QPS, 1),
+        "answer_ms": round(1000 * _answer_seconds(reasoner, asked), 1),
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "prune": float(prune),
+    }
+
+
+def _answer_seconds(reasoner: Reasoner, asked: Asked) -> float:
+    """One question at a time, from words to words; the median."""
+    names = reasoner.names
+    times = []
+    for head, relation, _ in asked.queries[:21].tolist():
+        words = names.entities[head], names.relations[relation]
+        began = time.perf_counter()
+        reasoner.answer(*words, beam=INTERACTIVE_BEAM)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def cost(run: str, judged: str, prune: str) -> Figures:
+    loaded = Run.load(Path(run))
+    asked = Asked.of(loaded.graph, "valid", known_in=("train", "valid"), sample=int(judged), seed=1)
+    mrr = [
+        rank_by_paths(loaded.model, loaded.graph, asked, Decoding.of(loaded.recipe, beam=BEAM, prune=share), 0)
+        .metrics(intervals=False)
+        .mrr
+        for share in (0.0, float(prune))
+    ]
+    return {
+        "mrr_beam512": round(mrr[0], 4),
+        "mrr_pruned": round(mrr[1], 4),
+        "mrr_cost": round(mrr[0] - mrr[1], 4),
+        "judged_queries": len(asked.queries),
+    }
+
+
+if __name__ == "__main__":
+    main()
