@@ -55,8 +55,7 @@ class RuleEngine:
         if rules.num_relations != adjacency.num_relations or np.any(constants >= adjacency.num_entities):
             raise SettingError("the rules are of another graph: their relations or constants are not in this one.")
         self.rules, self.adjacency, self.best = rules, adjacency, best
-        closed = ClosedIndex.of(rules)
-        self._closed = kernels.Closed(closed.offsets, closed.body, closed.trust, closed.rule)
+        self._closed = _closed(rules)
         self._constants = _constants(rules, adjacency)
         self._edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
         self._starts = Starts(*adjacency.starts)
@@ -112,6 +111,17 @@ class RuleEngine:
         if rules.body_constant[rule] != NONE:
             allowed = allowed[allowed == rules.body_constant[rule]]
         return Grounding((body[0],), (x, int(allowed[0]))) if len(allowed) else None
+
+
+def _closed(rules: Rules) -> kernels.Closed:
+    """Bodies that differ in their last hop only, side by side: they are walked together."""
+    closed = ClosedIndex.of(rules)
+    relation = np.repeat(np.arange(len(closed.offsets) - 1), np.diff(closed.offsets))
+    length = np.sum(closed.body != NONE, axis=1)
+    order = np.lexsort((*closed.body.T[::-1], length, relation))
+    return kernels.Closed(
+        closed.offsets, closed.body[order], length[order], closed.trust[order], closed.rule[order]
+    )
 
 
 def _constants(rules: Rules, adjacency: Adjacency) -> kernels.Constants:

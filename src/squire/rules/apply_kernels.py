@@ -12,10 +12,11 @@ Array = Any
 
 
 class Closed(NamedTuple):
-    """A `ClosedIndex`."""
+    """A `ClosedIndex` sorted by length and body within each relation, so that bodies share their walks."""
 
     offsets: Array  # (2 * num_relations + 1)
     body: Array  # (entry, MAX_LENGTH)
+    length: Array  # (entry)
     trust: Array  # (entry)
     rule: Array  # (entry)
 
@@ -78,13 +79,14 @@ def _by_closed(
     """r(head,Y) ← b1(head,A) ∧ …: where do the bodies lead?"""
     offsets, relations, tails = edges
     seen, via, ends, reached, slot_of = scratch
-    count = 0
+    count, num_ends, walked = 0, 0, -1  # `walked`: the entry whose walk stands in `ends` and `via`
     for entry in range(closed.offsets[query], closed.offsets[query + 1]):
-        body, length = closed.body[entry], 0
-        while length < len(body) and body[length] >= 0:
-            length += 1
+        body, length = closed.body[entry], closed.length[entry]
+        if walked < 0 or not _same_walk(closed, walked, entry):
+            token += 1
+            num_ends, _ = reach(head, body, length, offsets, relations, tails, seen, via, token, ends)
+            walked = entry
         token += 1
-        num_ends, _ = reach(head, body, length, offsets, relations, tails, seen, via, token, ends)
         for end in range(num_ends):
             b = ends[end]
             low, high = span(offsets, relations, b, body[length - 1])
@@ -94,6 +96,17 @@ def _by_closed(
                     reached[y] = token
                     count = _offer(y, closed.rule[entry], closed.trust[entry], slot_of, count, found)
     return count, token
+
+
+@njit(cache=True, nogil=True)
+def _same_walk(closed: Closed, one: int, other: int) -> bool:
+    """Do two bodies differ in their last hop only?"""
+    if closed.length[one] != closed.length[other]:
+        return False
+    for hop in range(closed.length[one] - 1):
+        if closed.body[one, hop] != closed.body[other, hop]:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
