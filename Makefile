@@ -14,18 +14,21 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-RULES := runs/demo/rules.tsv
+DEMO := runs/demo
 
 demo: $(READY)
 	@$(BIN)/squire data stats world
-	@echo "\nMining rules (the first run compiles for some seconds) …"
-	@$(BIN)/squire mine world -o $(RULES)
-	@$(BIN)/squire rules evaluate $(RULES)
-	@echo "\nThree facts that were held out, and what the rules make of them:\n"
-	@$(BIN)/squire rules answer $(RULES) "Costa Rica" "official language" -k 2
-	@$(BIN)/squire rules answer $(RULES) "Saint Barthélemy" "currency" -k 2
-	@$(BIN)/squire rules answer $(RULES) "Chechen" "written in" -k 2
-	@echo "\nNext: $(BIN)/squire data show world Austria · $(BIN)/squire rules show $(RULES) · $(BIN)/squire --help"
+	@echo "\nTraining on world, two minutes at most …"
+	@rm -rf $(DEMO)
+	@$(BIN)/squire train world --out $(DEMO) --minutes 1.8
+	@echo "\nFacts that were held out from training, and how the model ranks them:\n"
+	@$(BIN)/squire evaluate $(DEMO) --relations 0
+	@echo "\nSome questions. Solid arrows are facts of the graph, dashed ones inferred:\n"
+	@$(BIN)/squire answer $(DEMO) "Costa Rica" "official language" -k 2
+	@$(BIN)/squire answer $(DEMO) "Saint Barthélemy" "currency" -k 2
+	@$(BIN)/squire answer $(DEMO) "Chechen" "written in" -k 2
+	@$(BIN)/squire answer $(DEMO) "?" "official language" "Portuguese" -k 3
+	@echo "\nNext: $(BIN)/squire answer $(DEMO) Austria borders --paths 3 · $(BIN)/squire plot $(DEMO) · $(BIN)/squire --help"
 
 lint: $(READY)
 	$(BIN)/ruff check .

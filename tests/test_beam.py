@@ -161,7 +161,7 @@ def test_a_constraint_without_edges_leaves_no_path() -> None:
 def test_answers_by_their_best_path_or_by_all(seed: int, aggregate: str) -> None:
     follow = naive_beam.random_follow(seed, E, R)
     found = run(follow, 2, beam=12, hops=2)
-    ranked = rank_answers(found, 2, aggregate)  # type: ignore[arg-type]
+    ranked = rank_answers(found, torch.zeros(2).long(), Decoding(aggregate=aggregate))  # type: ignore[arg-type]
     for query in range(2):
         paths = naive_beam.beam_search(follow, query, 0, 12, 2)
         own = ranked.of(query)
@@ -176,6 +176,23 @@ def test_answers_by_their_best_path_or_by_all(seed: int, aggregate: str) -> None
             assert len(mine) == rows.stop - rows.start
             best = max(mine, key=lambda ended: ended.log_probability / (len(ended.path) + 1))
             assert tuple(t for t in ranked.trail[ranked.best_path[answer]] if t >= 0) == best.path
+
+
+def test_an_assertion_is_evidence_only_where_there_is_no_other_path() -> None:
+    """Query (0, relation 1): answer 3 by the edge itself and by two hops, answer 4 by the edge itself only."""
+    found = Found(
+        torch.tensor([0, 0, 0]),
+        torch.tensor([[1, 3, -1, -1], [1, 4, -1, -1], [0, 2, 2, 3]]),
+        torch.tensor([1, 1, 2]),
+        torch.tensor([[0.5, 0.5, 1.0, 1.0, 1.0], [0.5, 0.5, 1.0, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5, 0.5]]).log(),
+    )
+    ranked = rank_answers(found, torch.tensor([1]), Decoding(edge_ends=True))
+    assert ranked.entity.tolist() == [3, 4]
+    assert ranked.score.tolist() == pytest.approx([0.25 + 1 / 32, 0.25])
+    assert ranked.asserted.tolist() == pytest.approx([8 / 9, 1.0])
+    assert ranked.trail[ranked.best_path].tolist() == [[0, 2, 2, 3], [1, 4, -1, -1]]
+    plain = rank_answers(found, torch.tensor([1]), Decoding(edge_ends=False))
+    assert plain.trail[plain.best_path].tolist() == [[1, 3, -1, -1], [1, 4, -1, -1]]  # Eq. 5 and nothing else
 
 
 # ------------------------------------------------------------------------------------------------- the model

@@ -70,6 +70,7 @@ class Answer:
     evidence: Evidence  # the best path
     further: tuple[Evidence, ...]  # others, best first
     paths: int  # how many lead here in all
+    asserted: float  # the share of their probability that the queried edge itself has, with no further reason
 
     def html(self) -> str:
         """An item of a list, its evidence drawn."""

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from squire.beam import Constraint, Found, search
 from squire.graph.store import Ids, Offsets
@@ -65,6 +66,7 @@ class Ranked:
     offsets: Offsets  # (query + 1): into the answers
     entity: Offsets  # (answer)
     score: Floats  # (answer): what they are ranked by
+    asserted: Floats  # (answer): of the probability of all its paths, the share of the queried edge itself
     path_offsets: Offsets  # (answer + 1): into the paths
     trail: Offsets  # (path, 2 · hops): relation, entity, …, then −1
     hops: Offsets  # (path)
@@ -79,7 +81,10 @@ class Ranked:
 
     @property
     def best_path(self) -> Offsets:
-        """The evidence: the best path by Eq. 5, however answers are ranked.  (answer)"""
+        """The evidence: the best path by Eq. 5, however answers are ranked.  (answer)
+
+        If `edge_ends`, the best of those that are not the queried edge itself, unless there is no other.
+        """
         return self.path_offsets[:-1]
 
 
@@ -91,36 +96,42 @@ def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Ranked]:
     steps = ModelSteps(model)
     for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
         block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(device)
-        found = search(
-            steps, block[:, 0], block[:, 1], how.beam, how.hops, how.prune, how.constraint, how.edge_ends
-        )
-        yield rank_answers(found, len(block), how.aggregate)
+        heads, relations = block[:, 0], block[:, 1]
+        found = search(steps, heads, relations, how.beam, how.hops, how.prune, how.constraint, how.edge_ends)
+        yield rank_answers(found, relations, how)
 
 
-def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Ranked:
-    """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities."""
+def rank_answers(found: Found, relations: Tensor, how: Decoding) -> Ranked:
+    """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities.
+
+    relations: (query), the queried ones
+    """
     query, answer, score = (x.cpu().numpy() for x in (found.query, found.answer, found.score.double()))
-    by_group = np.lexsort((-score, answer, query))  # stable: equal paths stay as they were found
-    query, answer, score = query[by_group], answer[by_group], score[by_group]
+    probability = np.exp(found.log_probability.double().cpu().numpy())
+    is_edge = ((found.hops == 1) & (found.trail[:, 0] == relations[found.query])).cpu().numpy()
+    # An assertion is no evidence: where it is apart from the other paths, it comes after them.
+    by_group = np.lexsort((-score, is_edge & how.edge_ends, answer, query))
+    query, answer, score, probability = (x[by_group] for x in (query, answer, score, probability))
     is_first = np.ones(len(query), bool)
     is_first[1:] = (np.diff(query) != 0) | (np.diff(answer) != 0)
     firsts = np.flatnonzero(is_first)
-    if aggregate == "max":
-        total = score[firsts]
-    else:
-        probability = np.exp(found.log_probability.double().cpu().numpy()[by_group])
-        total = np.add.reduceat(probability, firsts) if len(firsts) else np.empty(0)
+    total = asserted = np.empty(0)
+    if len(firsts):
+        mass = np.add.reduceat(probability, firsts)
+        asserted = np.add.reduceat(probability * is_edge[by_group], firsts) / mass
+        total = mass if how.aggregate == "sum" else np.maximum.reduceat(score, firsts)
     sizes = np.diff(np.append(firsts, len(query)))
     best_first = np.lexsort((-total, query[firsts]))
     at = np.repeat(firsts[best_first] - np.cumsum(sizes[best_first]) + sizes[best_first], sizes[best_first])
     paths = by_group[at + np.arange(len(query))]
     return Ranked(
-        np.searchsorted(query[firsts], np.arange(num_queries + 1)),
+        np.searchsorted(query[firsts], np.arange(len(relations) + 1)),
         answer[firsts][best_first],
         total[best_first],
+        asserted[best_first],
         np.append(0, np.cumsum(sizes[best_first])),
         found.trail.cpu().numpy()[paths],
         found.hops.cpu().numpy()[paths],
         found.token_log_probability.double().cpu().numpy()[paths],
-        aggregate,
+        how.aggregate,
     )

@@ -108,6 +108,7 @@ class Reasoner:
             evidence[0],
             tuple(evidence[1:]),
             end - first,
+            float(ranked.asserted[index]),
         )
 
     def _evidence(self, query: tuple[int, int], ranked: Ranked, paths: slice) -> list[Evidence]:

@@ -185,7 +185,7 @@ class DecodeConfig(_Section):
     edge_ends: bool = True
     """Is the queried edge itself always a whole path? The paper: no, the model may think that it leads on. Ours:
     yes, since whoever walks the queried relation has answered; a model that knows its facts by heart ends at these
-    and nowhere else (docs/LOG.md)."""
+    and nowhere else (docs/LOG.md). And it is shown as evidence only where no other path leads to the answer."""
 
     def _check(self) -> None:
         self._expect_positive("beam")

@@ -51,6 +51,8 @@ def print_answers(found: Answers, paths: int = 1) -> None:
     for one in found:
         mark = ("  in the graph", "dim") if one.known else ("", "")
         about = f"  {one.score:.3f}  {one.evidence.grade}"
+        if one.evidence.grade != "asserted" and one.asserted >= 0.5:
+            about += f", but {one.asserted:.0%} asserted"
         title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (about, "cyan"), mark)
         out.print(title, soft_wrap=True)
         for evidence in (one.evidence, *one.further)[:paths]:
