@@ -1,11 +1,16 @@
 """Link prediction that a person can read and trust."""
 
+from typing import TYPE_CHECKING
+
 from squire.graph.graph import Graph
 from squire.graph.io import Holdout, check_graph, load_graph, write_graph
 from squire.graph.readers import ReadOptions
 from squire.rules.apply import RuleEngine
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.text import read_rules, write_rules
+
+if TYPE_CHECKING:
+    from squire.reasoner import Reasoner
 
 __version__ = "0.1.0"
 
@@ -14,6 +19,7 @@ __all__ = [
     "Holdout",
     "MiningOptions",
     "ReadOptions",
+    "Reasoner",
     "RuleEngine",
     "check_graph",
     "load_graph",
@@ -22,3 +28,12 @@ __all__ = [
     "write_graph",
     "write_rules",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`Reasoner` only when asked for: torch takes a second that a look at a graph should not wait for."""
+    if name == "Reasoner":
+        from squire.reasoner import Reasoner
+
+        return Reasoner
+    raise AttributeError(f"module 'squire' has no attribute {name!r}")
