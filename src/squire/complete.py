@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from squire import __version__
 from squire.decode import Decoding, Ranked, decode
 from squire.errors import SettingError
@@ -72,12 +74,9 @@ class Predictor:
             best = int(ranked.best_path[i])
             (evidence,) = self.reasoner.evidence(query, ranked, slice(best, best + 1))
             entity, relation, answer = *query, int(ranked.entity[i])
-            if relation < self.reasoner.graph.num_relations:
-                yield Prediction(entity, relation, answer, rank, score, evidence)
-            else:
-                yield Prediction(
-                    answer, relation - self.reasoner.graph.num_relations, entity, rank, score, evidence
-                )
+            inverse = relation >= (n := self.reasoner.graph.num_relations)
+            fact = (answer, relation - n, entity) if inverse else (entity, relation, answer)
+            yield Prediction(*fact, rank, score, evidence)
 
     @property
     def about(self) -> dict[str, object]:
@@ -98,13 +97,13 @@ class Predictor:
 
 
 def checksum(run: Run) -> str:
-    """Of the weights, and of the edges that they know."""
+    """Of all that a run's answers depend on: weights, facts of all splits, rules."""
     digest = hashlib.sha256()
     for name, weights in sorted(run.model.state_dict().items()):
         digest.update(name.encode())
         digest.update(weights.cpu().contiguous().numpy().data)
-    for array in (run.graph.train.offsets, run.graph.train.relations, run.graph.train.tails):
-        digest.update(array.data)
+    for array in (*(run.graph.triples(split) for split in SPLITS), run.rules.head, run.rules.body):
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

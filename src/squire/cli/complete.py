@@ -69,8 +69,8 @@ def complete(
                     while_working.enter_context(job.begun())
             done = job.work(lambda now, total: bar.stage("answering", now, total), ours)
         if not done:
-            errors.print(f"stopped. The parts that are finished are in {job.folder}.", soft_wrap=True)
-            errors.print("To go on: run the same command again.")
+            about = f"stopped. What is finished is in {job.folder}.\nTo go on: run the same command again."
+            errors.print(about, markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(130)
         if ours.leads:
             found = job.join()
