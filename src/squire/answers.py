@@ -26,6 +26,12 @@ class Edge:
         """Where the step leads."""
         return self.head if self.backwards else self.tail
 
+    @property
+    def arrow(self) -> str:
+        """`──borders──▶`, or `╌╌borders 0.82╌╌▶` if it is inferred; `◀──borders──` if it is walked backwards."""
+        line, label = ("──", self.relation) if self.known else ("╌╌", f"{self.relation} {self.probability:.2f}")
+        return f"◀{line}{label}{line}" if self.backwards else f"{line}{label}{line}▶"
+
 
 @dataclass(frozen=True)
 class FollowedRule:
@@ -49,6 +55,11 @@ class Evidence:
     @property
     def start(self) -> str:
         return self.edges[0].tail if self.edges[0].backwards else self.edges[0].head
+
+    @property
+    def text(self) -> str:
+        """`Austria ──borders──▶ Germany ╌╌official language 0.82╌╌▶ German`"""
+        return " ".join([self.start, *(f"{edge.arrow} {edge.goal}" for edge in self.edges)])
 
     def svg(self) -> str:
         """A small picture: known edges solid, inferred ones dashed with their probability."""

@@ -6,6 +6,7 @@ business of `reasoner`, how good they are of `evaluate`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -78,6 +79,11 @@ class Ranked:
 
     def of(self, query: int) -> slice:
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
+
+    def probability(self, answer: int) -> float:
+        """An answer's score as people know it: probability of all paths (sum), or of a token of the best (max)."""
+        score = float(self.score[answer])
+        return score if self.aggregate == "sum" else math.exp(score)
 
     @property
     def best_path(self) -> Offsets:

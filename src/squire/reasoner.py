@@ -98,12 +98,12 @@ class Reasoner:
 
     def _answer(self, query: tuple[int, int], ranked: Ranked, index: int, rank: int, facts: set[int]) -> Answer:
         first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])
-        evidence = self._evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
-        entity, score = int(ranked.entity[index]), float(ranked.score[index])
+        evidence = self.evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
+        entity = int(ranked.entity[index])
         return Answer(
             rank,
             self._entity(entity),
-            score if ranked.aggregate == "sum" else math.exp(score),
+            ranked.probability(index),
             entity in facts,
             evidence[0],
             tuple(evidence[1:]),
@@ -111,7 +111,7 @@ class Reasoner:
             float(ranked.asserted[index]),
         )
 
-    def _evidence(self, query: tuple[int, int], ranked: Ranked, paths: slice) -> list[Evidence]:
+    def evidence(self, query: tuple[int, int], ranked: Ranked, paths: slice) -> list[Evidence]:
         """Some paths of one question, in words."""
         trail, hops, tokens = ranked.trail[paths], ranked.hops[paths], ranked.token_log_probability[paths]
         heads = np.full(len(trail), query[0])

@@ -10,7 +10,7 @@ import typer
 from rich.logging import RichHandler
 
 from squire import __version__
-from squire.cli import answer, data, evaluate, paths, plot, rules, train
+from squire.cli import answer, complete, data, evaluate, paths, plot, rules, train
 from squire.cli.console import errors
 from squire.errors import SquireError
 
@@ -35,6 +35,9 @@ app.command(epilog="Example: squire mine world -o rules.tsv")(rules.mine)
 app.add_typer(rules.app, name="rules")
 app.command(epilog="Example: squire paths world --rules rules.tsv -o paths.parquet")(paths.paths)
 app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(answer.answer)
+app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(
+    complete.complete
+)
 app.command(epilog="Example: squire evaluate runs/world --split valid")(evaluate.evaluate)
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(train.train)
 app.command(epilog="Example: squire plot runs/world -o world.png")(plot.plot)

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 
 class _Output(Console):
@@ -39,11 +49,23 @@ class Bar:
         self._progress.update(self._task, description=title, completed=done, total=total)
 
 
+class _Speed(ProgressColumn):
+    """`12.3 questions/s`, as soon as it is known."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.1f} {self._unit}/s" if task.speed else "")
+
+
 @contextmanager
-def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Bar]:
-    """A bar on standard error that goes away when the work is done."""
+def progress_bar(title: str, *, unit_bytes: bool = False, speed_of: str = "") -> Iterator[Bar]:
+    """A bar on standard error that goes away when the work is done; `speed_of` what, it tells also how fast."""
     count = DownloadColumn() if unit_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+    speed = (_Speed(speed_of),) if speed_of else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, *speed, TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as progress:
         yield Bar(progress, title)
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from squire.cli.choices import DeviceOption
 from squire.cli.console import errors, progress_bar, silent
 from squire.cli.data import Source, open_graph
 from squire.errors import SettingError
@@ -30,7 +31,7 @@ def train(
     ] = None,
     rules: Annotated[Path | None, typer.Option(help="A rule file; by default rules are mined.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after so long; --resume goes on.")] = None,
-    device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
     """Train a model. Ctrl-C saves and tells how to go on; so does --minutes."""

@@ -291,11 +291,31 @@ def _write_tsv(names: Names, triples: Ids, file: Path) -> None:
         stream.write("".join(f"{line}\n" for line in lines).encode())
 
 
+class Terms:
+    """The names of a graph as N-Triples writes them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._names = graph.names
+        # RDF allows no literal as a head; a name must be the same term in every split.
+        self._as_head = np.zeros(graph.num_entities, bool)
+        for split in SPLITS:
+            self._as_head[graph.triples(split)[:, 0]] = True
+
+    def entity(self, number: int) -> str:
+        return term_of(self._names.entities[number], may_be_literal=not self._as_head[number])
+
+    def head(self, number: int) -> str:
+        """The same, also for an entity that is no head in the graph."""
+        return term_of(self._names.entities[number])
+
+    def relation(self, number: int) -> str:
+        return term_of(self._names.relations[number], may_be_blank=False)
+
+
 def _write_ntriples(graph: Graph, triples: Ids, file: Path) -> None:
-    # RDF allows no literal as a head; a name must be the same term in every split.
-    as_head = set(np.concatenate([graph.triples(split)[:, 0] for split in SPLITS]).tolist())
-    entities = [term_of(label, may_be_literal=i not in as_head) for i, label in enumerate(graph.names.entities)]
-    relations = [term_of(label, may_be_blank=False) for label in graph.names.relations]
+    terms = Terms(graph)
+    entities = [terms.entity(number) for number in range(graph.num_entities)]
+    relations = [terms.relation(number) for number in range(graph.num_relations)]
     with create_bytes(file) as stream:
         for head, relation, tail in triples.tolist():
             stream.write(f"{entities[head]} {relations[relation]} {entities[tail]} .\n".encode())

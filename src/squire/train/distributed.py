@@ -1,4 +1,4 @@
-"""Several processes that train one model: who they are, what they share, how they agree.
+"""Several processes that train one model, or complete one graph: who they are, what they share, how they agree.
 
 The only room that knows ranks and world sizes. `torchrun` starts the processes and tells each its place in the
 environment; without it a team is one process, no group is made, and meetings are over before they begin. What is
@@ -100,8 +100,11 @@ ALONE = Team()
 
 
 @contextmanager
-def team(device: str = "auto") -> Iterator[Team]:
-    """The team that torchrun has started this process in, else a team of one; for as long as the body lasts."""
+def team(device: str = "auto", go_on: str = "go on with --resume") -> Iterator[Team]:
+    """The team that torchrun has started this process in, else a team of one; for as long as the body lasts.
+
+    go_on: what to do, once it is mended, where one of them has failed.
+    """
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _PLACE)
     if size == 1:
         yield Team(device=_device(device, 0))
@@ -110,7 +113,7 @@ def team(device: str = "auto") -> Iterator[Team]:
     nccl = torch.cuda.is_available() and distributed.is_nccl_available()
     distributed.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=PATIENCE)
     try:
-        with _one_voice(rank == 0):
+        with _one_voice(rank == 0, go_on):
             with Team(rank, size).leader_first():
                 own = _device(device, local)
             yield Team(rank, size, own)
@@ -119,7 +122,7 @@ def team(device: str = "auto") -> Iterator[Team]:
 
 
 @contextmanager
-def _one_voice(leads: bool) -> Iterator[None]:
+def _one_voice(leads: bool, go_on: str) -> Iterator[None]:
     """What all processes notice is said by the leader; the others leave without a word."""
     try:
         yield
@@ -132,7 +135,7 @@ def _one_voice(leads: bool) -> Iterator[None]:
             raise
         if leads:
             raise TrainingError(
-                "another process of this run has ended. To do: mend what it says, then go on with --resume."
+                f"another process of this run has ended. To do: mend what it says, then {go_on}."
             ) from None
     raise SystemExit(1)
 

@@ -1,4 +1,4 @@
-"""One training at a time in a folder. The system holds the lock, so a killed run leaves none behind."""
+"""One piece of work at a time in a folder. The system holds the lock, so a killed run leaves none behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError:  # Windows: no lock
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, option: str = "--out", doing: str = "training") -> Iterator[None]:
     """The folder, made if need be, is ours for as long as the body lasts."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
@@ -25,8 +25,8 @@ def locked(folder: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise SettingError(
-                    f"--out {folder}: another process is training there. To do: wait for it, stop it, or choose "
-                    "another folder."
+                    f"{option} {folder}: another process is {doing} there. To do: wait for it, stop it, or choose "
+                    f"another {option}."
                 ) from None
             except OSError:  # a file system without locks
                 pass

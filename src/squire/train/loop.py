@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -46,6 +43,7 @@ from squire.recipe import Recipe
 from squire.run import new_model
 from squire.train.curves import Curves
 from squire.train.distributed import ALONE, Team
+from squire.train.interruptions import interruptions
 from squire.train.schedule import learning_rate
 
 SAVE_SECONDS = 300.0
@@ -64,27 +62,6 @@ class Moment:
 
 
 Watch = Callable[[Moment], None]
-
-
-@contextmanager
-def _interruptions(patient: bool) -> Iterator[list[int]]:
-    """Ctrl-C is noted, not raised, so that no step is cut in half; a second is raised at once if not `patient`."""
-    noted: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield noted
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        if not patient:
-            signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -174,7 +151,7 @@ class Trainer:
             self.save()
         board = Curves(self.folder / TENSORBOARD, self.step, wanted=self.team.leads)
         # torchrun passes Ctrl-C on to processes that the terminal has told already: they may hear it twice.
-        with _interruptions(patient=self.team.launched) as interrupted, board as curves, _no_denormals():
+        with interruptions(patient=self.team.launched) as interrupted, board as curves, _no_denormals():
 
             def should_stop() -> bool:
                 return self.team.any(bool(interrupted) or time.monotonic() >= ends)

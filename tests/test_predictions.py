@@ -1,0 +1,129 @@
+"""Predictions are new facts with their evidence, the same in every kind of file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from complete_cases import ODD, a_job, a_reasoner, complete, facts, finish, make_run, rows_of
+from graphs import facts_of, write
+
+from squire.answers import Edge, Evidence
+from squire.cli.answer import path_text
+from squire.complete import Predictor, Wanted
+from squire.graph.io import load_graph
+from squire.graph.readers import ReadOptions
+from squire.predictions import SCHEMA
+from squire.questions import QuestionsOfFile
+
+KEEP_LITERALS = ReadOptions(literals=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def whole(run: Path) -> Path:
+    """Everything that can be asked of it."""
+    out = run.parent / "whole.tsv"
+    finish(a_job(run, out))
+    return out
+
+
+def test_predictions_are_the_answers_without_what_any_split_knows(run: Path, tmp_path: Path) -> None:
+    reasoner = a_reasoner(run)
+    known, names = facts_of(reasoner.graph), reasoner.names
+    entities = [label for label in names.entities if label not in ODD[:2]]  # TSV cannot ask about these
+    asked = [(label, relation, None) for relation in names.relations for label in entities]
+    asked += [(None, relation, label) for relation in names.relations for label in entities]  # type: ignore[misc]
+    file = write(tmp_path / "asked.tsv", "".join("\t".join(part or "?" for part in one) + "\n" for one in asked))
+    questions = QuestionsOfFile(file, reasoner.query)
+    found = Predictor(reasoner, reasoner.decoding(), Wanted(4)).predict(questions, 0, len(asked))
+    held_out = 0
+    for question, predictions in zip(asked, found, strict=True):
+        answers = reasoner.answer(*question, k=99)
+        rows = [(tuple(part or names.expand(one.entity) for part in question), one) for one in answers]
+        new = [(fact, one) for fact, one in rows if fact not in known]
+        held_out += len(rows) - len(new)
+        assert len(predictions) == min(4, len(new))
+        for rank, (prediction, (fact, one)) in enumerate(zip(predictions, new, strict=False), 1):
+            head, tail = names.entities[prediction.head], names.entities[prediction.tail]
+            assert (head, names.relations[prediction.relation], tail) == fact
+            assert (prediction.rank, prediction.evidence.text) == (rank, one.evidence.text)
+            assert prediction.score == pytest.approx(one.score, rel=1e-4)
+    assert held_out > 0  # else there was nothing to leave out: answers know train only
+
+
+def test_a_smallest_score_leaves_out_the_worse_and_nothing_else(run: Path, whole: Path, tmp_path: Path) -> None:
+    rows = rows_of(whole)[1:]
+    scores = sorted({float(row[4]) for row in rows})
+    least = (scores[len(scores) // 2] + scores[len(scores) // 2 + 1]) / 2
+    finish(a_job(run, tmp_path / "best.tsv", Wanted(min_score=least)))
+    best = rows_of(tmp_path / "best.tsv")[1:]
+    assert best == [row for row in rows if float(row[4]) > least]
+    assert 0 < len(best) < len(rows)
+
+
+def test_a_path_reads_the_same_in_a_file_and_on_the_screen() -> None:
+    known = Edge("Austria", "borders", "Germany", backwards=False, known=True, probability=0.5)
+    inferred = Edge("Germany", "speaks", "German", backwards=False, known=False, probability=0.823)
+    back = Edge("Swiss", "speaks", "German", backwards=True, known=True, probability=0.5)
+    evidence = Evidence((known, inferred, back), "completed", 0.1, 0.5, None)
+    assert evidence.text == "Austria ──borders──▶ Germany ╌╌speaks 0.82╌╌▶ German ◀──speaks── Swiss"
+    assert path_text(evidence).plain == evidence.text
+
+
+def test_tsv_has_a_header_and_escapes_what_would_break_a_line(whole: Path) -> None:
+    header, *rows = rows_of(whole)
+    assert header == SCHEMA.names == ["head", "relation", "tail", "rank", "score", "grade", "path", "rule", "hops"]
+    assert {len(row) for row in rows} == {9}
+    assert set(ODD[:4]) <= {label for row in rows for label in (row[0], row[2])}
+    assert {row[3] for row in rows} == {"1", "2", "3"}
+    assert not {tuple(row[:3]) for row in rows} & {fact for split in facts().values() for fact in split}
+
+
+def test_parquet_holds_the_same_with_types(run: Path, whole: Path, tmp_path: Path) -> None:
+    count = finish(a_job(run, tmp_path / "all.parquet"))
+    table = pq.read_table(tmp_path / "all.parquet")
+    assert table.schema.equals(SCHEMA)
+    rows, expected = table.to_pylist(), rows_of(whole)[1:]
+    assert count == len(rows) == len(expected)
+    for row, cells in zip(rows, expected, strict=True):
+        text = row | {"score": f"{row['score']:.6g}", "rule": row["rule"] or ""}
+        assert [str(text[name]) for name in SCHEMA.names] == cells
+        assert row["hops"] == row["path"].count("▶") + row["path"].count("◀")
+    assert {row["rule"] for row in rows} == {None, "likes(X, Y) ⇐ knows(A, X) ∧ likes(A, Y)"}
+
+
+def test_row_groups_are_larger_than_parts(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squire.predictions.ROWS", 50)
+    count = finish(a_job(run, tmp_path / "all.parquet"))
+    about = pq.ParquetFile(tmp_path / "all.parquet").metadata
+    sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+    assert sum(sizes) == count
+    assert len(sizes) > 1
+    assert min(sizes[:-1]) >= 50
+
+
+def test_n_triples_can_be_read_back(run: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "all.nt.gz"
+    expected = rows_of(whole)[1:]
+    assert finish(a_job(run, out)) == len(expected)
+    lines = gzip.decompress(out.read_bytes()).decode().splitlines()
+    assert [line.startswith("# ") for line in lines] == [True, False] * len(expected)
+    plain = next(i for i, row in enumerate(expected) if "\\" not in "".join(row) and "\n" not in "".join(row))
+    assert lines[2 * plain] == "# {4} {5}: {6}".format(*expected[plain])
+    assert facts_of(load_graph(out, KEEP_LITERALS)) == {tuple(row[:3]) for row in expected}
+
+
+def test_a_literal_is_one_as_a_tail_and_is_given_a_name_as_a_head(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.nt"
+    asked = write(tmp_path / "asked.tsv", "p00\tknows\n?\tknows\tp00\n")
+    result = complete(run, "-o", out, "--queries", asked, "-k", 99, "--beam", 99)
+    assert result.exit_code == 0, result.output
+    assert f"<p00> <knows> {ODD[-1]} .\n".replace("<", "<urn:squire:") in out.read_text()
+    assert {("p00", "knows", ODD[-1]), (ODD[-1], "knows", "p00")} <= facts_of(load_graph(out, KEEP_LITERALS))
