@@ -92,7 +92,7 @@ class Predictor:
             "aggregate": how.aggregate,
             "prune": how.prune,
             "hops": how.hops,
-            "end": how.end,
+            "edge_ends": how.edge_ends,
         }
 
 
