@@ -11,7 +11,7 @@ class FakeSteps:
     """`beam.Steps` of any function of a query and a path; remembers who was fed."""
 
     def __init__(self, follow: Follow, num_entities: int) -> None:
-        self.num_entities, self._follow = num_entities, follow
+        self.num_entities, self.device, self._follow = num_entities, torch.device("cpu"), follow
         self._levels: list[list[tuple[int, Path]]] = []
 
     def begin(self, heads: Tensor, relations: Tensor) -> Tensor:

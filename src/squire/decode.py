@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from squire.beam import Constraint, Found, search
+from squire.beam import Constraint, Found, Steps, search
+from squire.errors import SettingError
 from squire.graph.store import Ids, Offsets
-from squire.model import Transformer
-from squire.steps import ModelSteps
+from squire.recipe import Recipe
 
 HYPOTHESES_AT_ONCE = 2048  # of all queries of a block: their keys and values are the memory of a search
 Aggregate = Literal["sum", "max"]
@@ -34,6 +34,34 @@ class Decoding:
     hops: int = 3
     constraint: Constraint | None = None
     end: bool = True
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise SettingError(f"--beam {self.beam}: expected 1 or more.")
+        if self.aggregate not in get_args(Aggregate):
+            raise SettingError(f"--aggregate {self.aggregate}: expected {' or '.join(get_args(Aggregate))}.")
+        if not 0 <= self.prune < 1:
+            raise SettingError(f"--prune {self.prune:g}: expected a share from 0 to less than 1.")
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        *,
+        beam: int | None = None,
+        aggregate: Aggregate | None = None,
+        prune: float | None = None,
+        constraint: Constraint | None = None,
+    ) -> Decoding:
+        """The recipe's way, but for what is given."""
+        return cls(
+            recipe.decode.beam if beam is None else beam,
+            recipe.decode.aggregate if aggregate is None else aggregate,
+            recipe.decode.prune if prune is None else prune,
+            recipe.paths.hops,
+            constraint,
+            recipe.decode.end,
+        )
 
 
 @dataclass(frozen=True)
@@ -61,14 +89,10 @@ class Ranked:
         return self.path_offsets[:-1]
 
 
-@torch.no_grad()
-def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Ranked]:
+def decode(steps: Steps, queries: Ids, how: Decoding) -> Iterator[Ranked]:
     """Blocks of answers, in the order of the queries.  queries: (query, 2) head and edge relation"""
-    device = model.embedding.weight.device
-    model.eval()
-    steps = ModelSteps(model)
     for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
-        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(device)
+        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(steps.device)
         found = search(steps, block[:, 0], block[:, 1], how.beam, how.hops, how.prune, how.constraint, how.end)
         yield rank_answers(found, len(block), how.aggregate)
 
