@@ -57,7 +57,9 @@ def naive_follow(query: int, path: tuple[int, ...]) -> list[float]:
     prefix = [token + first * (k % 2 == 0) for k, token in enumerate(path)]
     classes = model.vocab.after_relation if len(path) % 2 else model.vocab.after_entity
     with torch.no_grad():
-        values: list[float] = logits_after(model, (head, relation + first), prefix)[classes].log_softmax(0).tolist()
+        values: list[float] = (
+            logits_after(model, (head, relation + first), prefix)[classes].log_softmax(0).tolist()
+        )
     return values
 
 
@@ -137,7 +139,9 @@ def test_a_path_names_the_rule_that_it_is_an_instance_of(question: Asked) -> Non
         atoms = []
         for edge, first, second in zip(edges, places, places[1:], strict=False):
             forward = edge.backwards == (question[0] is None)
-            atoms.append(f"{edge.relation}({first}, {second})" if forward else f"{edge.relation}({second}, {first})")
+            atoms.append(
+                f"{edge.relation}({first}, {second})" if forward else f"{edge.relation}({second}, {first})"
+            )
         text = f"{question[1]}(X, Y) ⇐ {' ∧ '.join(atoms)}"
         if text in said:
             assert evidence.rule is not None
