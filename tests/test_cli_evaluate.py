@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import write
-from small_run import PARENT, family, small_run
+from small_run import PARENT, family, small_run, train_facts
 from typer.testing import CliRunner
 
 from squire import __version__
@@ -152,6 +152,14 @@ def test_paths_bound_to_a_file_walk_all_of_it_by_name(tmp_path: Path) -> None:
     content = rows("--constraint", file)
     assert content["rows"][0]["mrr"] == 1
     assert "|constraint:answers|" in content["rows"][0]["signature"]
+
+
+def test_nothing_of_a_single_file_is_held_out(tmp_path: Path) -> None:
+    lines = ("\t".join(fact) + "\n" for fact in sorted(train_facts()))
+    whole = rows("--split", "train", "--constraint", write(tmp_path / "whole.tsv", "".join(lines)))
+    own = rows("--split", "train", "--constraint", "graph")
+    assert whole["rows"][0]["mrr"] == own["rows"][0]["mrr"]
+    assert whole["evidence"] == own["evidence"]
 
 
 def test_of_a_graph_in_splits_only_train_is_walked(tmp_path: Path) -> None:
