@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from squire.cli import app
 from squire.cli.answer import print_answers
+from squire.drawing import rounded
 from squire.errors import SettingError, SquireError, UnknownName
 from squire.reasoner import Reasoner
 
@@ -35,7 +36,7 @@ def test_answers_come_with_their_scores_grades_and_paths() -> None:
     lines = text.splitlines()
     assert lines[0] == "(cleo, grandparent, ?)"
     for answer in found:
-        title = f"{answer.rank:3}. {answer.entity}  {answer.score:.3f}  {answer.evidence.grade}"
+        title = f"{answer.rank:3}. {answer.entity}  {rounded(answer.score, 3)}  {answer.evidence.grade}"
         path = lines[lines.index(title) + 1]
         assert path.startswith("       cleo ")
         assert path.endswith(f" {answer.entity}")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.answers import Edge, Evidence
-from squire.drawing import GAP, LONGEST, Step, draw_path, two_digits
+from squire.drawing import GAP, LONGEST, Step, draw_path, rounded
 
 SVG = ElementTree.Element
 names = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn", "Co"]), min_size=1, max_size=40)
@@ -98,7 +98,9 @@ def test_hostile_names_stay_text() -> None:
     ("probability", "text"), [(1.0, "1.00"), (0.824, "0.82"), (0.006, "0.01"), (0.004, "<0.01"), (0.0, "<0.01")]
 )
 def test_small_probabilities_are_not_called_nothing(probability: float, text: str) -> None:
-    assert two_digits(probability) == text
+    assert rounded(probability) == text
+    assert rounded(0.0006, 3) == "0.001"
+    assert rounded(0.0004, 3) == "<0.001"
 
 
 def test_evidence_draws_its_edges() -> None:

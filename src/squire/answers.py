@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, overload
 
-from squire.drawing import Step, draw_path
+from squire.drawing import Step, draw_path, rounded
 
 FURTHER = 4  # paths of an answer that are shown beside its best
 
@@ -75,7 +75,7 @@ class Answer:
 
     def html(self) -> str:
         """An item of a list, its evidence drawn."""
-        about = f"{self.score:.3f}, {self.evidence.grade}"
+        about = escape(f"{rounded(self.score, 3)}, {self.evidence.grade}")
         followed = self.evidence.rule
         rule = f"<small>rule: {escape(followed.text)} {followed.confidence:.2f}</small>" if followed else ""
         picture = f'<div style="overflow-x: auto">{self.evidence.svg()}</div>'  # a long path scrolls by itself

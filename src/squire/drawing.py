@@ -44,7 +44,7 @@ def draw_path(start: str, steps: Sequence[Step]) -> str:
 
 
 def _spoken(step: Step) -> str:
-    kind = "known" if step.probability is None else f"inferred, probability {two_digits(step.probability)}"
+    kind = "known" if step.probability is None else f"inferred, probability {rounded(step.probability)}"
     return f"{'is the ' if step.backwards else ''}{step.relation}{' of' if step.backwards else ''} ({kind}):"
 
 
@@ -62,7 +62,7 @@ def _box(name: str, x: float) -> tuple[str, float]:
 
 def _arrow(step: Step, x: float) -> tuple[str, float]:
     shown = _short(step.relation)
-    below = "" if step.probability is None else two_digits(step.probability)
+    below = "" if step.probability is None else rounded(step.probability)
     end = x + max(_width(shown, LABEL), _width(below, LABEL)) + GAP
     middle = f"{(x + end) / 2:.1f}"
     dashes = "" if step.probability is None else ' stroke-dasharray="5 4"'
@@ -77,9 +77,10 @@ def _arrow(step: Step, x: float) -> tuple[str, float]:
     )
 
 
-def two_digits(probability: float) -> str:
-    """`0.82`; what is small is not called nothing."""
-    return f"{probability:.2f}" if probability >= 0.005 else "<0.01"
+def rounded(value: float, digits: int = 2) -> str:
+    """`0.82`; what is small is not called nothing: `<0.01`."""
+    least = 10.0**-digits
+    return f"{value:.{digits}f}" if value >= least / 2 else f"<{least:.{digits}f}"
 
 
 def _short(name: str) -> str:

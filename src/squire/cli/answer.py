@@ -11,7 +11,7 @@ from squire.answers import FURTHER, Answers, Evidence
 from squire.cli.choices import AggregateOption, BeamOption, GroundedOption, RunFolder
 from squire.cli.console import out, print_json, progress_bar
 from squire.cli.data import AsJson
-from squire.drawing import two_digits
+from squire.drawing import rounded
 
 UNKNOWN = "?"
 
@@ -51,7 +51,7 @@ def print_answers(found: Answers, paths: int = 1) -> None:
     out.print(Text(found.question, "bold"), soft_wrap=True)
     for one in found:
         mark = ("  in the graph", "dim") if one.known else ("", "")
-        about = f"  {one.score:.3f}  {one.evidence.grade}"
+        about = f"  {rounded(one.score, 3)}  {one.evidence.grade}"
         title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (about, "cyan"), mark)
         out.print(title, soft_wrap=True)
         for evidence in (one.evidence, *one.further)[:paths]:
@@ -68,7 +68,7 @@ def path_text(evidence: Evidence) -> Text:
     text = Text(evidence.start)
     for edge in evidence.edges:
         line, style = ("──", "green") if edge.known else ("╌╌", "yellow")
-        label = edge.relation if edge.known else f"{edge.relation} {two_digits(edge.probability)}"
+        label = edge.relation if edge.known else f"{edge.relation} {rounded(edge.probability)}"
         arrow = f" ◀{line}{label}{line} " if edge.backwards else f" {line}{label}{line}▶ "
         text.append(arrow, style).append(edge.goal)
     return text
