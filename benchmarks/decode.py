@@ -70,7 +70,7 @@ def speed(run: str, queries: str, prune: str) -> Figures:
     for name, share in (("qps_beam512", 0.0), ("qps_pruned", float(prune))):
         how = Decoding.of(loaded.recipe, beam=BEAM, prune=share)
         began = time.perf_counter()
-        for _ in decode(loaded.model, asked.queries[:, :2], how):
+        for _ in decode(loaded.steps, asked.queries[:, :2], how):
             pass
         rates[name] = round(len(asked.queries) / (time.perf_counter() - began), 2)
         peaks.append(gemm_gflops())
@@ -100,7 +100,7 @@ def cost(run: str, judged: str, prune: str) -> Figures:
     loaded = Run.load(Path(run))
     asked = Asked.of(loaded.graph, "valid", known_in=("train", "valid"), sample=int(judged), seed=1)
     mrr = [
-        rank_by_paths(loaded.model, loaded.graph, asked, Decoding.of(loaded.recipe, beam=BEAM, prune=share), 0)
+        rank_by_paths(loaded.steps, loaded.graph, asked, Decoding.of(loaded.recipe, beam=BEAM, prune=share), 0)
         .metrics(intervals=False)
         .mrr
         for share in (0.0, float(prune))

@@ -148,7 +148,7 @@ def test_a_constraint_without_edges_leaves_no_path() -> None:
     nothing = Adjacency.build(np.empty((0, 3), np.int32), ENTITIES, RELATIONS)
     model = model_of(typed=True, norm_first=True)
     (ranked,) = decode(
-        model, np.array([[0, 0]], np.int32), Decoding(8, hops=2, constraint=EdgeConstraint.of(nothing))
+        ModelSteps(model), np.array([[0, 0]], np.int32), Decoding(8, hops=2, constraint=EdgeConstraint.of(nothing))
     )
     assert len(ranked) == 1
     assert len(ranked.entity) == len(ranked.trail) == 0
@@ -243,10 +243,10 @@ def test_blocks_of_queries_come_in_order_and_alone_or_together_alike(monkeypatch
     model = model_of(typed=True, norm_first=True)
     queries = np.array([(h, r) for h in range(6) for r in range(2)], np.int32)
     how = Decoding(beam=8, hops=2)
-    whole = list(decode(model, queries, how))
+    whole = list(decode(ModelSteps(model), queries, how))
     assert sum(map(len, whole)) == len(queries)
     monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 1)
-    alone = list(decode(model, queries, how))
+    alone = list(decode(ModelSteps(model), queries, how))
     assert [len(block) for block in alone] == [1] * len(queries)
     flat = [dict(zip(b.entity[b.of(q)], b.score[b.of(q)], strict=True)) for b in whole for q in range(len(b))]
     for one, block in zip(flat, alone, strict=True):

@@ -26,6 +26,7 @@ from squire.evaluate.paths import rank_by_paths
 from squire.files import BEST, LAST, LOCK, METRICS
 from squire.graph.graph import Graph
 from squire.recipe import Recipe, load_recipe
+from squire.steps import ModelSteps
 from squire.train import lock
 from squire.train.lock import locked
 from squire.train.loop import Moment, Trainer
@@ -183,7 +184,9 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
     trainer.model.load_state_dict(best.part("model."))
     asked = Asked.of(trainer.graph, "valid", known_in=("train", "valid"))
-    again = rank_by_paths(trainer.model, trainer.graph, asked, Decoding.of(trainer.recipe, beam=32), seed=0)
+    again = rank_by_paths(
+        ModelSteps(trainer.model), trainer.graph, asked, Decoding.of(trainer.recipe, beam=32), seed=0
+    )
     assert again.metrics().mrr == trainer.best_mrr
     assert "made|split:valid|side:tail|method:paths|filter:train+valid|" in logged[0]["valid"]["signature"]
 

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, overload
 
-from squire.drawing import Step, draw_path
+from squire.drawing import Step, draw_path, rounded
+
+FURTHER = 4  # paths of an answer that are shown beside its best
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Evidence:
 
     edges: tuple[Edge, ...]
     grade: str  # grounded, completed or asserted
-    probability: float  # of the whole path, its end included (Eq. 1)
-    score: float  # the mean probability of a token, exp of Eq. 5
+    probability: float  # of the whole path, its end included (Eq. 2)
+    score: float  # the geometric mean of its tokens' probabilities: exp of Eq. 5
     rule: FollowedRule | None
 
     @property
@@ -76,7 +78,7 @@ class Answer:
 
     rank: int
     entity: str
-    score: float  # by which answers are ranked: probability of all paths (sum), or the best one's score (max)
+    score: float  # by which answers are ranked: the sum of all paths' probabilities, or (max) the best one's score
     known: bool  # is it a fact of the graph already?
     evidence: Evidence  # the best path
     further: tuple[Evidence, ...]  # others, best first
@@ -85,9 +87,27 @@ class Answer:
 
     def html(self) -> str:
         """An item of a list, its evidence drawn."""
-        about = f"{self.score:.3f}, {self.evidence.grade}"
-        rule = f"<br><small>{escape(self.evidence.rule.text)}</small>" if self.evidence.rule else ""
-        return f"<li><b>{escape(self.entity)}</b> {about}<br>{self.evidence.svg()}{rule}</li>"
+        about = escape(f"{rounded(self.score, 3)}, {self.evidence.grade}")
+        followed = self.evidence.rule
+        rule = f"<small>rule: {escape(followed.text)} {followed.confidence:.2f}</small>" if followed else ""
+        picture = f'<div style="overflow-x: auto">{self.evidence.svg()}</div>'  # a long path scrolls by itself
+        return f'<li style="margin-bottom: 1em"><b>{escape(self.entity)}</b> {about}{picture}{rule}</li>'
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who answered, and how: what is needed to have the same answers again."""
+
+    run: str  # its folder
+    step: int  # of training, at which the model was saved
+    graph: str
+    beam: int
+    hops: int
+    aggregate: str
+    prune: float
+    edge_ends: bool  # is the queried edge itself always a whole path?
+    constraint: str  # edges that paths are bound to: "graph" if grounded, empty for none
+    version: str
 
 
 @dataclass(frozen=True)
@@ -97,7 +117,7 @@ class Answers(Sequence[Answer]):
     head: str | None  # None: asked for
     relation: str
     tail: str | None
-    aggregate: str
+    origin: Origin
     answers: tuple[Answer, ...]
 
     @property
@@ -105,7 +125,7 @@ class Answers(Sequence[Answer]):
         return f"({self.head or '?'}, {self.relation}, {self.tail or '?'})"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON: the fields of these classes by their names (docs/answers.md)."""
         return asdict(self)
 
     def _repr_html_(self) -> str:

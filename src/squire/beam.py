@@ -32,6 +32,7 @@ class Steps(Protocol):
     """
 
     num_entities: int
+    device: torch.device  # where queries are to be
 
     def begin(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Feed queries. Log-probabilities of the first relation; the last column (the end) is of no use.
@@ -51,6 +52,10 @@ class Steps(Protocol):
 
 class Constraint(Protocol):
     """Which edges a path may walk (§4.6)."""
+
+    @property
+    def name(self) -> str:
+        """Of the edges, for signatures."""
 
     def relations(self, entities: Tensor) -> Pairs:
         """The relations that may leave these entities, as (row, relation) pairs."""

@@ -58,7 +58,7 @@ class Predictor:
         """The predictions from each of these questions, in order."""
         queries = questions.between(first, end)
         asked = iter(queries.tolist())
-        for ranked in decode(self.reasoner.run.model, queries, self.how):
+        for ranked in decode(self.reasoner.run.steps, queries, self.how):
             for number in range(len(ranked)):
                 entity, relation = next(asked)
                 yield list(self._new((entity, relation), ranked, number))

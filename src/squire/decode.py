@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from squire.beam import Constraint, Found, search
+from squire.beam import Constraint, Found, Steps, search
+from squire.errors import SettingError
 from squire.graph.store import Ids, Offsets
-from squire.model import Transformer
 from squire.recipe import Recipe
-from squire.steps import ModelSteps
 
 HYPOTHESES_AT_ONCE = 2048  # of all queries of a block: their keys and values are the memory of a search
 Aggregate = Literal["sum", "max"]
@@ -37,6 +36,14 @@ class Decoding:
     hops: int = 3
     constraint: Constraint | None = None
     edge_ends: bool = False
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise SettingError(f"--beam {self.beam}: expected 1 or more.")
+        if self.aggregate not in get_args(Aggregate):
+            raise SettingError(f"--aggregate {self.aggregate}: expected {' or '.join(get_args(Aggregate))}.")
+        if not 0 <= self.prune < 1:
+            raise SettingError(f"--prune {self.prune:g}: expected a share from 0 to less than 1.")
 
     @classmethod
     def of(
@@ -94,14 +101,10 @@ class Ranked:
         return self.path_offsets[:-1]
 
 
-@torch.no_grad()
-def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Ranked]:
+def decode(steps: Steps, queries: Ids, how: Decoding) -> Iterator[Ranked]:
     """Blocks of answers, in the order of the queries.  queries: (query, 2) head and edge relation"""
-    device = model.embedding.weight.device
-    model.eval()
-    steps = ModelSteps(model)
     for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
-        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(device)
+        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(steps.device)
         heads, relations = block[:, 0], block[:, 1]
         found = search(steps, heads, relations, how.beam, how.hops, how.prune, how.constraint, how.edge_ends)
         yield rank_answers(found, relations, how)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from unicodedata import east_asian_width
 
-CHARACTER, PADDING, GAP = 7.2, 10.0, 34.0  # a character's width, the room beside a name and beside a relation
+NAME, LABEL = 12, 10  # sizes of letters
+PADDING, GAP = 10.0, 34.0  # the room beside a name and beside a relation
 HEIGHT, MIDDLE = 58.0, 36.0
 LONGEST = 32  # characters; the whole name is in the tooltip
 
@@ -36,19 +38,19 @@ def draw_path(start: str, steps: Sequence[Step]) -> str:
     label = " ".join([start, *(f"{_spoken(step)} {step.goal}" for step in steps)])
     return (
         f'<svg role="img" aria-label="{escape(label)}" width="{x + 1:.0f}" height="{HEIGHT:.0f}" '
-        f'viewBox="0 0 {x + 1:.0f} {HEIGHT:.0f}" font-family="sans-serif" font-size="12" fill="currentColor" '
+        f'viewBox="0 0 {x + 1:.0f} {HEIGHT:.0f}" font-family="sans-serif" font-size="{NAME}" fill="currentColor" '
         f'stroke="none">{"".join(parts)}</svg>'
     )
 
 
 def _spoken(step: Step) -> str:
-    kind = "known" if step.probability is None else f"inferred, probability {step.probability:.2f}"
+    kind = "known" if step.probability is None else f"inferred, probability {rounded(step.probability)}"
     return f"{'is the ' if step.backwards else ''}{step.relation}{' of' if step.backwards else ''} ({kind}):"
 
 
 def _box(name: str, x: float) -> tuple[str, float]:
     shown = _short(name)
-    width = len(shown) * CHARACTER + 2 * PADDING
+    width = _width(shown, NAME) + 2 * PADDING
     return (
         f"<g><title>{escape(name)}</title>"
         f'<rect x="{x:.1f}" y="{MIDDLE - 14}" width="{width:.1f}" height="28" rx="6" fill="none" '
@@ -60,8 +62,8 @@ def _box(name: str, x: float) -> tuple[str, float]:
 
 def _arrow(step: Step, x: float) -> tuple[str, float]:
     shown = _short(step.relation)
-    below = "" if step.probability is None else f"{step.probability:.2f}"
-    end = x + max(len(shown) * CHARACTER, len(below) * CHARACTER) * 0.85 + GAP
+    below = "" if step.probability is None else rounded(step.probability)
+    end = x + max(_width(shown, LABEL), _width(below, LABEL)) + GAP
     middle = f"{(x + end) / 2:.1f}"
     dashes = "" if step.probability is None else ' stroke-dasharray="5 4"'
     tip, wing = (x + 1, x + 8) if step.backwards else (end - 1, end - 8)
@@ -69,11 +71,31 @@ def _arrow(step: Step, x: float) -> tuple[str, float]:
         f"<g><title>{escape(step.relation)}</title>"
         f'<line x1="{x:.1f}" y1="{MIDDLE}" x2="{end:.1f}" y2="{MIDDLE}" stroke="currentColor"{dashes}/>'
         f'<path d="M{tip:.1f} {MIDDLE}L{wing:.1f} {MIDDLE - 4}L{wing:.1f} {MIDDLE + 4}Z"/>'
-        f'<g text-anchor="middle" font-size="10"><text x="{middle}" y="{MIDDLE - 8}">{escape(shown)}</text>'
-        f'<text x="{middle}" y="{MIDDLE + 15}">{below}</text></g></g>',
+        f'<g text-anchor="middle" font-size="{LABEL}"><text x="{middle}" y="{MIDDLE - 8}">{escape(shown)}</text>'
+        f'<text x="{middle}" y="{MIDDLE + 15}">{escape(below)}</text></g></g>',
         end,
     )
 
 
+def rounded(value: float, digits: int = 2) -> str:
+    """`0.82`; what is small is not called nothing: `<0.01`."""
+    least = 10.0**-digits
+    return f"{value:.{digits}f}" if value >= least / 2 else f"<{least:.{digits}f}"
+
+
 def _short(name: str) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def _width(text: str, size: int) -> float:
+    """Of a text in a wide sans-serif, about; who draws has fonts that we do not know."""
+    return size * sum(_share(letter) for letter in text)
+
+
+def _share(letter: str) -> float:
+    """A letter's width as a share of its height."""
+    if letter in "MWmw@%…" or east_asian_width(letter) in "WF":
+        return 1.0
+    if letter in "ijlIrtf.,:;'|!()[] /-":
+        return 0.4
+    return 0.75 if letter.isupper() else 0.62

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from squire.answers import Answer, Answers, Edge, Evidence, FollowedRule
+from squire import __version__
+from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin
 from squire.constraint import EdgeConstraint
 from squire.decode import Aggregate, Decoding, Ranked, decode
 from squire.errors import SettingError
@@ -20,8 +21,6 @@ from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
 from squire.graph.store import Ids
 from squire.rules.text import readable
 from squire.run import Run
-
-FURTHER = 4  # paths of an answer that are shown beside its best
 
 
 class Reasoner:
@@ -55,8 +54,8 @@ class Reasoner:
         """
         query = self.query(head, relation, tail)
         how = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
-        (ranked,) = decode(self.run.model, np.array([query], np.int32), how)
-        return self.describe(query, ranked, 0, k=k, known=known)
+        (answers,) = self.stream(np.array([query], np.int32), how, k=k, known=known)
+        return answers
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> tuple[int, int]:
         """The ids of a question: an entity and an edge relation, inverse if heads are asked for."""
@@ -79,13 +78,24 @@ class Reasoner:
 
     def stream(self, queries: Ids, how: Decoding, *, k: int, known: bool = False) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
-        asked = iter(queries.tolist())
-        for ranked in decode(self.run.model, queries, how):
+        if k < 1:
+            raise SettingError(f"-k {k}: expected 1 or more.")
+        origin, asked = self._origin(how), iter(queries.tolist())
+        for ranked in decode(self.run.steps, queries, how):
             for number in range(len(ranked)):
                 entity, relation = next(asked)
-                yield self.describe((entity, relation), ranked, number, k=k, known=known)
+                yield self._describe((entity, relation), ranked, number, origin, k=k, known=known)
 
-    def describe(self, query: tuple[int, int], ranked: Ranked, number: int, *, k: int, known: bool) -> Answers:
+    def _origin(self, how: Decoding) -> Origin:
+        run, constraint = self.run, how.constraint.name if how.constraint else ""
+        return Origin(
+            str(run.folder), run.step, self.graph.name,
+            how.beam, how.hops, how.aggregate, how.prune, how.edge_ends, constraint, __version__,
+        )  # fmt: skip
+
+    def _describe(
+        self, query: tuple[int, int], ranked: Ranked, number: int, origin: Origin, *, k: int, known: bool
+    ) -> Answers:
         """The first answers to one question of a block, in words."""
         facts = set(self.graph.train.tails_of(*query).tolist())
         own = ranked.of(number)
@@ -94,7 +104,7 @@ class Reasoner:
         entity, relation = self._entity(query[0]), query[1]
         inverse = relation >= self.graph.num_relations
         ends = (None, entity) if inverse else (entity, None)
-        return Answers(ends[0], self._relation(relation), ends[1], ranked.aggregate, answers)
+        return Answers(ends[0], self._relation(relation), ends[1], origin, answers)
 
     def _answer(self, query: tuple[int, int], ranked: Ranked, index: int, rank: int, facts: set[int]) -> Answer:
         first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])

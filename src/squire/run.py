@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from squire.checkpoint import load_checkpoint
-from squire.errors import SettingError
+from squire.errors import CheckpointError, SettingError
 from squire.files import BEST, GRAPH, LAST, RECIPE, RULES
 from squire.graph.graph import Graph
 from squire.model import Transformer
@@ -17,6 +17,7 @@ from squire.prior import Prior
 from squire.recipe import Recipe
 from squire.rules.rule import Rules
 from squire.rules.text import read_rules
+from squire.steps import ModelSteps
 from squire.vocab import Vocab
 
 
@@ -45,19 +46,35 @@ class Run:
                 f"{folder}: no model yet. To do: train with 'squire train … --out {folder} --resume'."
             )
         checkpoint = load_checkpoint(folder, name)
-        model.load_state_dict(checkpoint.part("model."))
+        try:
+            model.load_state_dict(checkpoint.part("model."))
+        except RuntimeError:  # names or shapes that torch lists one by one
+            raise CheckpointError(
+                f"{checkpoint.file}: not the weights of the model that {folder / RECIPE} describes. To do: put "
+                f"back the recipe and the graph that the run began with."
+            ) from None
         return cls(folder, graph, recipe, rules, model.to(device).eval(), int(checkpoint.state["step"]))
 
     @property
     def device(self) -> torch.device:
         return self.model.embedding.weight.device
 
+    @property
+    def steps(self) -> ModelSteps:
+        """The model as a search sees it; what the search remembers goes with it."""
+        return ModelSteps(self.model)
+
 
 def load_settings(folder: Path) -> tuple[Graph, Recipe]:
     """The graph and the recipe that a run was begun with."""
     if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
         raise SettingError(f"{folder}: no run here. To do: make one with 'squire train GRAPH --out {folder}'.")
-    recipe = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
+    try:
+        recipe = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
+    except ValueError as error:  # also what is no UTF-8
+        raise SettingError(
+            f"{folder / RECIPE}: not JSON ({error}). To do: restore it from a copy, or train anew."
+        ) from None
     return Graph.load(folder / GRAPH), Recipe.from_dict(recipe, str(folder / RECIPE))
 
 

@@ -19,10 +19,10 @@ NODES_AT_ONCE = 512  # what a layer makes of so many fits into the processor's c
 
 
 class ModelSteps:
-    """Searches with a model in evaluation mode, one after the other."""
+    """Searches, one after the other; puts the model into evaluation mode."""
 
     def __init__(self, model: Transformer) -> None:
-        self._model, self._device = model, model.embedding.weight.device
+        self._model, self.device = model.eval(), model.embedding.weight.device
         self.num_entities = model.vocab.num_entities
 
     def begin(self, heads: Tensor, relations: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class ModelSteps:
 
     def _feed(self, level: int, parents: Tensor | None, tokens: Tensor) -> Tensor:
         """The state after the last token of each node.  tokens: (node, token) -> (node, dim)"""
-        rows = torch.arange(self._rows, self._rows + tokens.numel(), device=self._device).view(tokens.shape)
+        rows = torch.arange(self._rows, self._rows + tokens.numel(), device=self.device).view(tokens.shape)
         if parents is not None:
             rows = torch.cat([self._levels[level - 1][parents], rows], 1)
         if level == len(self._levels):
@@ -65,7 +65,7 @@ class ModelSteps:
     def _feed_block(self, tokens: Tensor, rows: Tensor) -> Tensor:
         """tokens: (node, token); rows: (node, all its tokens) -> (node, dim)"""
         model, new = self._model, tokens.shape[1]
-        places = torch.arange(rows.shape[1] - new, rows.shape[1], device=self._device)
+        places = torch.arange(rows.shape[1] - new, rows.shape[1], device=self.device)
         self._make_room(tokens.numel())
         x = model.embed(tokens, places)
         for layer, table in zip(model.layers, self._tables, strict=True):

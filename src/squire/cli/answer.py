@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from squire.answers import Answers, Evidence
+from squire.answers import FURTHER, Answers, Evidence
 from squire.cli.choices import AggregateOption, BeamOption, GroundedOption, RunFolder
 from squire.cli.console import out, print_json, progress_bar
 from squire.cli.data import AsJson
+from squire.drawing import rounded
 
 UNKNOWN = "?"
 
@@ -23,7 +24,7 @@ def answer(
     k: Annotated[int, typer.Option("-k", min=1, help="How many answers.")] = 5,
     grounded: GroundedOption = False,
     known: Annotated[bool, typer.Option("--known", help="Also answers that are in the graph already.")] = False,
-    paths: Annotated[int, typer.Option(min=1, help="Paths to show of each answer.")] = 1,
+    paths: Annotated[int, typer.Option(min=1, max=1 + FURTHER, help="Paths to show of each answer.")] = 1,
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
     as_json: AsJson = False,
@@ -47,10 +48,10 @@ def answer(
 
 def print_answers(found: Answers, paths: int = 1) -> None:
     """The question, then each answer with its score, its grade, its paths and the rule they follow."""
-    out.print(Text(found.question, "bold"))
+    out.print(Text(found.question, "bold"), soft_wrap=True)
     for one in found:
         mark = ("  in the graph", "dim") if one.known else ("", "")
-        about = f"  {one.score:.3f}  {one.evidence.grade}"
+        about = f"  {rounded(one.score, 3)}  {one.evidence.grade}"
         if one.evidence.grade != "asserted" and one.asserted >= 0.5:
             about += f", but {one.asserted:.0%} asserted"
         title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (about, "cyan"), mark)

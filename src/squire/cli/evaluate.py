@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squire.cli.choices import AggregateOption, BeamOption, RunFolder
-from squire.cli.console import out, print_json, progress_bar
+from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.tables import HEADINGS, figures, print_metrics
 from squire.errors import SettingError
@@ -34,7 +34,7 @@ def evaluate(
         str, typer.Option(help="Edges that paths may walk: none, graph, or a graph's name or file.")
     ] = "none",
     sample: Annotated[int | None, typer.Option(min=1, help="Ask so many queries only, drawn by --seed.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of --sample.")] = 0,
     relations: Annotated[int, typer.Option(min=0, help="How many relations to list, most asked first.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -47,41 +47,40 @@ def evaluate(
 
     with progress_bar("loading") as bar:
         loaded = Run.load(run)
-        graph = loaded.graph
+        graph, recipe = loaded.graph, loaded.recipe
         asked = Asked.of(graph, split, side, sample=sample, seed=seed)
-        edges = None if constraint == "none" else EdgeConstraint.of(_edges(constraint, graph), loaded.device)
-        how = Decoding.of(loaded.recipe, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
+        edges = None
+        if constraint != "none":
+            adjacency, name = _edges(constraint, graph)
+            edges = EdgeConstraint.of(adjacency, loaded.device, name=name)
+        how = Decoding.of(recipe, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
         ours = rank_by_paths(
-            loaded.model, graph, asked, how, loaded.recipe.train.seed,
+            loaded.steps, graph, asked, how, recipe.train.seed,
             lambda done, total: bar.stage("paths", done, total),
-            "" if constraint == "none" else constraint,
         )  # fmt: skip
         engine = RuleEngine(loaded.rules, graph.train)
         rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
+    if not len(loaded.rules):
+        errors.print("[yellow]this run has no rules:[/] the rules row is the tail frequency alone")
     rankings = [ours, rules, rank_by_frequency(graph, asked)]
     if as_json:
-        print_json(_content(ours, rankings, graph))
+        about = {"run": str(run), "step": loaded.step, "recipe": recipe.to_dict()}
+        print_json({**about, **_content(ours, rankings, graph)})
     else:
         _print(ours, rankings, graph, relations)
 
 
-def _edges(constraint: str, graph: Graph) -> Adjacency:
-    """The edges of a constraint, in the ids of the run's graph; names that it does not have cannot be walked."""
+def _edges(constraint: str, graph: Graph) -> tuple[Adjacency, str]:
+    """The edges of a constraint, in the ids of the run's graph, and the name for them."""
     if constraint == "graph":
-        return graph.train
-    other = open_graph(constraint)
-    entities = [graph.names.entities.find(label) for label in other.names.entities]
-    relations = [graph.names.relations.find(label) for label in other.names.relations]
-    triples = [
-        ids
-        for head, relation, tail in other.train.triples.tolist()
-        if None not in (ids := (entities[head], relations[relation], entities[tail]))
-    ]
-    if not triples:
+        return graph.train, constraint
+    # Of a graph that comes in splits, train alone: its test may hold the very answers that are asked for. A single
+    # file is taken whole.
+    other = open_graph(constraint, holdout="0,0")
+    edges = graph.edges_of(other)
+    if not edges.num_edges:
         raise SettingError(f"--constraint {constraint}: has no edge between the entities of {graph.name}.")
-    import numpy as np
-
-    return Adjacency.build(np.array(triples, np.int32), graph.num_entities, graph.num_relations)
+    return edges, other.name
 
 
 def _content(ours: Ranking, rankings: list[Ranking], graph: Graph) -> dict[str, object]:
@@ -102,7 +101,7 @@ def _print(ours: Ranking, rankings: list[Ranking], graph: Graph, relations: int)
     if len(by_relation) > relations > 0:
         out.print(Text(f"{len(by_relation) - relations} more relations with --json", "dim"))
     shares = ", ".join(f"{share:.0%} {grade}" for grade, share in ours.grade_shares().items())
-    out.print(f"Evidence of the first ten answers: {shares}", highlight=False)
+    out.print(f"Evidence of the first ten new answers: {shares}", highlight=False)
 
 
 def _print_parts(kind: str, rows: dict[str, Metrics]) -> None:

@@ -22,7 +22,7 @@ class Asked:
     queries: Ids  # (query, 3): head, edge relation, answer
     known: Adjacency  # answers that do not count as rivals
     filter: str  # the splits that these come from
-    sample: str  # how many of how many queries, empty for all
+    sample: str  # how many of how many queries, by which seed; empty for all
 
     @classmethod
     def of(
@@ -38,7 +38,7 @@ class Asked:
         queries = queries_of(graph, split, side)
         drawn = ""
         if sample is not None and sample < len(queries):
-            drawn = f"{sample} of {len(queries)}"
+            drawn = f"{sample} of {len(queries)}, seed {seed}"
             chosen = np.random.default_rng(seed).choice(len(queries), sample, replace=False)
             queries = queries[np.sort(chosen)]
         return cls(graph.name, split, side, queries, graph.known(*known_in), "+".join(known_in), drawn)

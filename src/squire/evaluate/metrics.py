@@ -25,10 +25,10 @@ class Signature:
     ties: str = "realistic"
     beam: str = "none"
     aggregation: str = "none"
-    seed: str = "none"  # none where nothing is drawn
+    seed: str = "none"  # of training; none where nothing is drawn
     constraint: str = ""  # edges that paths are bound to; empty for none
     prune: str = ""  # share of the best hypothesis below which others are dropped; empty for none
-    sample: str = ""  # queries drawn out of how many; empty for all
+    sample: str = ""  # queries drawn out of how many, by which seed; empty for all
 
     def __str__(self) -> str:
         parts = (f"{key}:{value}" for key, value in asdict(self).items() if key != "dataset" and value)

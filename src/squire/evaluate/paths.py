@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from squire.beam import Steps
 from squire.decode import Decoding, Ranked, decode
 from squire.evaluate.asked import Asked
 from squire.evaluate.ranking import Ranking
@@ -13,24 +14,25 @@ from squire.evaluate.ranks import realistic_rank
 from squire.evidence import GRADES, grades, known_edges
 from squire.graph.graph import Graph
 from squire.graph.store import Ids, Offsets
-from squire.model import Transformer
 
 FIRST = 10  # answers whose evidence is graded
 
 
 def rank_by_paths(
-    model: Transformer,
+    steps: Steps,
     graph: Graph,
     asked: Asked,
     how: Decoding,
     seed: int,
     progress: Callable[[int, int], None] | None = None,
-    constraint: str = "",
 ) -> Ranking:
-    """Filtered ranks with realistic ties; answers that no path reached tie behind all that were."""
+    """Filtered ranks with realistic ties; answers that no path reached tie behind all that were.
+
+    `seed` is the one that the model was trained with, for the signature.
+    """
     ranks: list[float] = []
     counts = np.zeros(len(GRADES), np.int64)
-    for block in decode(model, asked.queries[:, :2], how):
+    for block in decode(steps, asked.queries[:, :2], how):
         queries = asked.queries[len(ranks) : len(ranks) + len(block)]
         for query, (head, relation, answer) in enumerate(queries.tolist()):
             own = block.of(query)
@@ -45,7 +47,7 @@ def rank_by_paths(
         beam=str(how.beam),
         aggregation=how.aggregate + ("+edge-ends" if how.edge_ends else ""),
         seed=str(seed),
-        constraint=constraint,
+        constraint=how.constraint.name if how.constraint else "",
         prune=f"{how.prune:g}" if how.prune else "",
     )
     return Ranking(signature, asked.queries, np.array(ranks), counts)

@@ -41,6 +41,7 @@ from squire.negatives import Negatives
 from squire.paths.trie import Tries
 from squire.recipe import Recipe
 from squire.run import new_model
+from squire.steps import ModelSteps
 from squire.train.curves import Curves
 from squire.train.distributed import ALONE, Team
 from squire.train.interruptions import interruptions
@@ -217,7 +218,8 @@ class Trainer:
         seen = ("train", "valid")
         asked = Asked.of(self.graph, "valid", known_in=seen, sample=train.valid_queries, seed=train.seed)
         how = Decoding.of(self.recipe, beam=min(train.valid_beam, self.recipe.decode.beam))
-        metrics = rank_by_paths(self.model, self.graph, asked, how, train.seed).metrics(intervals=False)
+        ranking = rank_by_paths(ModelSteps(self.model), self.graph, asked, how, train.seed)
+        metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
         self._log({"step": self.step, "epoch": self.epoch, "valid": metrics.as_dict()})
         curves.add(self.step, valid_mrr=metrics.mrr)
