@@ -126,6 +126,13 @@ def test_without_any_path_the_edge_itself_takes_all_the_weight() -> None:
     assert np.isnan(paths.trust).all()
 
 
+def test_the_edge_itself_may_weigh_less() -> None:
+    graph = graph_of([(0, 0, 1), (1, 1, 2), (0, 1, 2), (3, 0, 4)])  # 0 and 1 have another way, 3 and 4 none
+    queries = np.array([(0, 0, 1), (3, 0, 4)], np.int32)
+    paths = sample_paths(graph, queries, per_triple=6, edge_weight=2, seed=0)
+    assert [paths_of(paths, row).total() for row in (0, 1)] == [6, 2]
+
+
 def test_a_self_loop_is_remembered_as_an_edge_and_walked_by_none() -> None:
     graph = graph_of([(0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 2), (0, 1, 2), (1, 1, 1)])
     paths = sample_paths(graph, np.concatenate([one(0, 0, 0), one(0, 1, 2)]), hops=4, per_triple=30, seed=0)

@@ -72,11 +72,14 @@ class PathConfig(_Section):
     """N, the longest path."""
     per_triple: int = 6
     """Paths to draw for each fact and its inverse."""
+    edge_weight: int = 6
+    """How many paths a fact counts as that has none but its own edge. The paper: as many as any other."""
 
     def _check(self) -> None:
         self._expect_share("min_confidence")
         self._expect("hops", 1 <= self.hops <= MAX_HOPS, f"1 to {MAX_HOPS}")
-        self._expect_positive("per_triple")
+        self._expect_positive("per_triple", "edge_weight")
+        self._expect("edge_weight", self.edge_weight <= self.per_triple, "paths.per_triple or less")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def sample_paths(
     *,
     hops: int = 3,
     per_triple: int = 6,
+    edge_weight: int | None = None,
     seed: int,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -51,7 +52,7 @@ def sample_paths(
     are drawn at random, each anew: the lengths that exist take turns in random order, and within a length every
     path is equally likely. So a path can be drawn again, and then has a larger weight; the weights of a row sum
     to `per_triple`. No path uses the query edge or its inverse; where there is no path at all, and for a
-    self-loop, it is the edge (r, t) itself with all the weight (§3.2).
+    self-loop, it is the edge (r, t) itself with all the weight (§3.2), or with `edge_weight` if that is given.
     """
     queries = _checked_queries(adjacency, queries)
     _check_options(hops, seed)
@@ -72,7 +73,7 @@ def sample_paths(
     out.relations[edges, :, 0] = queries[edges, 1, None]
     out.entities[edges, :, 0] = queries[edges, 2, None]
     out.length[edges] = 1
-    out.filled[edges] = per_triple
+    out.filled[edges] = per_triple if edge_weight is None else edge_weight
     return _gather(queries, out, rules, edges)
 
 

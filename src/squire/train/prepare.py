@@ -35,6 +35,7 @@ def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file
         index,
         hops=recipe.paths.hops,
         per_triple=recipe.paths.per_triple,
+        edge_weight=recipe.paths.edge_weight,
         seed=recipe.train.seed,
         progress=lambda done, total: stage("sampling paths", done, total),
     )
