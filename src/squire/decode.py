@@ -97,6 +97,16 @@ def decode(model: Transformer, queries: Ids, how: Decoding) -> Iterator[Ranked]:
         yield rank_answers(found, len(block), how.aggregate)
 
 
+def within(ranked: Ranked, allowed: npt.NDArray[np.bool_]) -> Ranked:
+    """What is left of a search if only these paths count (§4.6).  allowed: (path)"""
+    answers = np.repeat(np.arange(len(ranked.entity)), np.diff(ranked.path_offsets))  # (path)
+    queries = np.repeat(np.arange(len(ranked)), np.diff(ranked.offsets))[answers]  # (path)
+    # Sums round as in the search, which has 32 bits.
+    columns = queries, ranked.trail, ranked.hops, ranked.token_log_probability.astype(np.float32)
+    found = Found(*(torch.from_numpy(column[allowed]) for column in columns))
+    return rank_answers(found, len(ranked), ranked.aggregate)
+
+
 def rank_answers(found: Found, num_queries: int, aggregate: Aggregate) -> Ranked:
     """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities."""
     query, answer, score = (x.cpu().numpy() for x in (found.query, found.answer, found.score.double()))

@@ -98,7 +98,7 @@ class Reasoner:
 
     def _answer(self, query: tuple[int, int], ranked: Ranked, index: int, rank: int, facts: set[int]) -> Answer:
         first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])
-        evidence = self._evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
+        evidence = self.evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
         entity, score = int(ranked.entity[index]), float(ranked.score[index])
         return Answer(
             rank,
@@ -110,7 +110,7 @@ class Reasoner:
             end - first,
         )
 
-    def _evidence(self, query: tuple[int, int], ranked: Ranked, paths: slice) -> list[Evidence]:
+    def evidence(self, query: tuple[int, int], ranked: Ranked, paths: slice) -> list[Evidence]:
         """Some paths of one question, in words."""
         trail, hops, tokens = ranked.trail[paths], ranked.hops[paths], ranked.token_log_probability[paths]
         heads = np.full(len(trail), query[0])

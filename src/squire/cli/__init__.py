@@ -10,7 +10,7 @@ import typer
 from rich.logging import RichHandler
 
 from squire import __version__
-from squire.cli import answer, data, evaluate, paths, plot, rules, train
+from squire.cli import answer, data, evaluate, paths, plot, rules, study, train
 from squire.cli.console import errors
 from squire.errors import SquireError
 
@@ -38,6 +38,7 @@ app.command(epilog='Example: squire answer runs/world Austria "official language
 app.command(epilog="Example: squire evaluate runs/world --split valid")(evaluate.evaluate)
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(train.train)
 app.command(epilog="Example: squire plot runs/world -o world.png")(plot.plot)
+app.add_typer(study.app, name="study")
 
 
 def _print_version(wanted: bool) -> None:

@@ -63,6 +63,19 @@ class Graph:
         together = np.concatenate([self.triples(split) for split in splits])
         return Adjacency.build(together, self.num_entities, self.num_relations)
 
+    def edges_of(self, other: Graph) -> Adjacency:
+        """The train edges of another graph between our names, in our ids."""
+        entities, relations = (
+            np.array([-1 if (own := ours.find(label)) is None else own for label in theirs], np.int32)
+            for ours, theirs in (
+                (self.names.entities, other.names.entities),
+                (self.names.relations, other.names.relations),
+            )
+        )
+        heads, edges, tails = other.train.triples.T
+        triples = np.stack([entities[heads], relations[edges], entities[tails]], axis=1)
+        return Adjacency.build(triples[(triples >= 0).all(axis=1)], self.num_entities, self.num_relations)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Graph)
