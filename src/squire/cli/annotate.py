@@ -12,7 +12,7 @@ SAID = {"1": 1.0, "1.0": 1.0, "0.5": 0.5, "0,5": 0.5, ".5": 0.5, "5": 0.5, "0": 
 HELP = [
     "Does the path convince you that the answer is right? (Appendix C of the paper)",
     *(f"  {score:<4g} {meaning}" for score, meaning in MEANINGS.items()),
-    "       a path that only repeats the question deduces nothing: 0 (our reading; such paths are also counted apart)",
+    "       A path that only repeats the question deduces nothing: 0 (our reading; counted apart, too)",
     "  b    back to the path before; Enter there keeps what you said",
     "  q    stop; all is saved, and the same command goes on",
     "  ?    this text",

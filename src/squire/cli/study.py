@@ -172,7 +172,7 @@ def cases(
 
         need = Counter(dict.fromkeys(KINDS, n))
         drawn = draw_questions(run, output.with_suffix(".jsonl"), seed, kind, need, beam, bar)
-    found = Cases.of(drawn.questions, n, str(drawn.signature))
+    found = Cases.of(drawn.questions, n, drawn.signature)
     _write(output, found.markdown())
     _write_json(output.with_suffix(".json"), found.as_dict())
     for name, own in found.examples.items():

@@ -24,7 +24,7 @@ from squire.evidence import GRADES
 from squire.graph.streams import replacing
 from squire.study.journal import Journal, Notes, read_journal
 from squire.study.markdown import code, literal, table
-from squire.study.questions import Question, path_words
+from squire.study.questions import Question, drawn_signature, path_words
 
 QUESTIONS = "questions.jsonl"
 SCORES = (1.0, 0.5, 0.0)
@@ -79,15 +79,10 @@ class Annotations:
             raise SettingError(f"--annotator {annotator}: expected letters, digits, spaces, dots, dashes.")
         about, self.questions = read_questions(folder / QUESTIONS)
         self.folder, self.annotator = folder, annotator
-        self.signature = f"{about['signature']}|draw:{about['draw']}|of:{about['of']}"
+        self.signature = drawn_signature(about, len(self.questions))
         identity = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
-        header = {
-            "study": "judgements",
-            "annotator": annotator,
-            "questions": identity,
-            "signature": self.signature,
-        }
-        self._journal = Journal(self.file(".jsonl"), header)
+        header = {"study": "judgements", "annotator": annotator, "questions": identity}
+        self._journal = Journal(self.file(".jsonl"), header, {"signature": about["signature"]})
         self.scores = _scores(self._journal.file, self._journal.entries, len(self.questions))
 
     @property
@@ -115,7 +110,7 @@ class Annotations:
         }
         return Summary(
             self.annotator,
-            f"{self.signature}|drawn:{len(self.questions)}|annotator:{self.annotator}",
+            f"{self.signature}|annotator:{self.annotator}",
             len(self.scores),
             len(self.to_judge),
             Figures.of([*self.scores.values(), *unreached]),

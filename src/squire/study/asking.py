@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from squire.decode import Decoding, Ranked, decode
 from squire.evaluate.asked import Asked
-from squire.evaluate.metrics import Signature
 from squire.evaluate.paths import paths_signature, ranks_of
 from squire.graph.store import Ids
 from squire.reasoner import Reasoner
 from squire.run import Run, load_settings
 from squire.study.journal import Journal
-from squire.study.questions import Question
+from squire.study.questions import Question, drawn_signature
 from squire.study.subject import fingerprint
 
 Kind = Callable[[Question], str]
@@ -29,7 +28,7 @@ class Drawn:
     """Test questions in the order in which they were drawn."""
 
     questions: list[Question]
-    signature: Signature  # of figures over them
+    signature: str  # of figures over them
 
 
 def draw_questions(
@@ -49,7 +48,8 @@ def draw_questions(
     asked, how = Asked.of(graph, "test"), Decoding.of(recipe, beam=beam)
     signature = paths_signature(asked, how, recipe.train.seed)
     header = {"study": "questions", "model": fingerprint(folder), "draw": seed, "of": len(asked.queries)}
-    journal = Journal(file, {**header, "signature": str(signature)})
+    # An upgrade of squire changes the signature, which must not keep people from judging what they have begun.
+    journal = Journal(file, {**header, "beam": how.beam}, {"signature": str(signature)})
     questions = [Question.from_dict(entry) for entry in journal.entries]
     found = Counter(map(kind, questions))
     queries = np.random.default_rng(seed).permutation(asked.queries)
@@ -63,8 +63,7 @@ def draw_questions(
                 progress(len(questions), len(queries))
             if need <= found:
                 break
-    sample = f"{len(questions)} of {len(queries)}, draw {seed}"
-    return Drawn(questions, replace(signature, sample=sample))
+    return Drawn(questions, drawn_signature(journal.header, len(questions)))
 
 
 def _ask(reasoner: Reasoner, asked: Asked, queries: Ids, how: Decoding) -> Iterator[Question]:

@@ -79,10 +79,13 @@ class Row:
 class _Condition:
     """Ranks under one condition, as far as they are known."""
 
-    def __init__(self, folder: Path, how: str, edges: EdgeSet | None, signature: Signature, model: str) -> None:
+    def __init__(
+        self, folder: Path, how: str, edges: EdgeSet | None, signature: Signature, work: dict[str, str]
+    ) -> None:
+        """`work` says whose answers to what these are."""
         self.how, self.edges, self.signature = how, edges, signature
-        name = edges.name if edges else ""
-        header = {"study": "constraint", "how": how, "edges": name, "digest": _digest(edges), "model": model}
+        name, triples = (edges.name, _digest(edges.edges.triples)) if edges else ("", "")
+        header = {"study": "constraint", "how": how, "edges": name, "triples": triples, **work}
         stem = re.sub(r"[^\w.-]+", "_", f"{how} {name}".strip())
         self._journal = Journal(folder / f"{stem}.jsonl", {**header, "signature": str(signature)})
         self.done = len(self.ranks)
@@ -102,8 +105,8 @@ class _Condition:
         self.done += len(ranks)
 
 
-def _digest(edges: EdgeSet | None) -> str:
-    return hashlib.sha256(edges.edges.triples.tobytes()).hexdigest()[:12] if edges else ""
+def _digest(triples: Ids) -> str:
+    return hashlib.sha256(triples.tobytes()).hexdigest()[:12]
 
 
 class ConstraintStudy:
@@ -114,7 +117,8 @@ class ConstraintStudy:
         if len(set(names)) < len(names):
             raise SettingError(f"--edges: two graphs of one name ({', '.join(names)}). To do: rename one.")
         self.run, self.asked, self._how = run, asked, how
-        self._folder, self._edge_sets, self._model = folder, edge_sets, fingerprint(run.folder)
+        self._folder, self._edge_sets = folder, edge_sets
+        self._work = {"model": fingerprint(run.folder), "queries": _digest(asked.queries)}
 
     def rows(self, *, search: bool = False, progress: Progress | None = None) -> list[Row]:
         """No constraint, each edge set by filtering, and if wanted each by searching again."""
@@ -130,7 +134,7 @@ class ConstraintStudy:
     def _condition(self, how: str, edges: EdgeSet | None) -> _Condition:
         bound = "" if edges is None else f"{edges.name} by {how}"
         signature = paths_signature(self.asked, self._how, self.run.recipe.train.seed, bound)
-        return _Condition(self._folder, how, edges, signature, self._model)
+        return _Condition(self._folder, how, edges, signature, self._work)
 
     def _search_once(self, conditions: Sequence[_Condition], progress: Progress | None) -> None:
         """One free search, from which all these conditions follow. It begins where the least is known."""

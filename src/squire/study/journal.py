@@ -28,15 +28,16 @@ class Notes:
 class Journal:
     """A journal to go on with; made, if it is not there."""
 
-    def __init__(self, file: Path, header: Mapping[str, Any]) -> None:
-        self.file, self.header = file, dict(header)
+    def __init__(self, file: Path, header: Mapping[str, Any], said: Mapping[str, Any] | None = None) -> None:
+        """`header` must be the same when the work goes on; what is `said` beside it stays as it was at first."""
+        self.file, self.header = file, {**header, **(said or {})}
         self.entries: list[Any] = []
         notes = read_journal(file) if file.exists() else None
         if notes is None:
             self._write(self.header, "wb")
         else:
-            _must_agree(file, notes.header, self.header)
-            self.entries = notes.entries
+            _must_agree(file, notes.header, header)
+            self.header, self.entries = notes.header, notes.entries
             os.truncate(file, notes.size)
 
     def append(self, entry: Any) -> None:
@@ -71,11 +72,11 @@ def read_journal(file: Path) -> Notes | None:
     return Notes(found[0], found[1:], sum(len(line) + 1 for line in lines)) if found else None
 
 
-def _must_agree(file: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+def _must_agree(file: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """What was noted must be of the same work; else two studies would end in one table."""
-    for key in {**there, **here}:
-        if there.get(key) != here.get(key):
+    for key in here:
+        if there.get(key) != here[key]:
             raise SettingError(
-                f"{file}: holds another study ({key} is {there.get(key)!r} there and {here.get(key)!r} here). "
+                f"{file}: holds another study ({key} is {there.get(key)!r} there and {here[key]!r} here). "
                 f"To do: choose another --output, or remove the file."
             )

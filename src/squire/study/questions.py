@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,6 +37,11 @@ class Question:
             rule = FollowedRule(**path["rule"]) if path["rule"] else None
             path = Evidence(**{**path, "edges": tuple(Edge(**edge) for edge in path["edges"]), "rule": rule})
         return cls(**{**content, "evidence": path})
+
+
+def drawn_signature(header: Mapping[str, Any], count: int) -> str:
+    """Of figures over the first so many questions of a journal."""
+    return f"{header['signature']}|draw:{header['draw']}|drawn:{count} of {header['of']}"
 
 
 def path_words(path: Evidence, name: Words = str, missing: Words = str, goal: Words = str) -> str:
