@@ -253,7 +253,7 @@ def test_two_annotators_are_compared_where_both_have_judged(tmp_path: Path) -> N
     assert found.counts == [[1, 0, 0], [0, 0, 1], [0, 0, 1]]
     expected = 1 / 3 * 1 / 3 + 1 / 3 * 2 / 3
     assert found.kappa == pytest.approx((2 / 3 - expected) / (1 - expected))
-    # Half a point for (0.5, 0). By chance: (1, 1) 1/9 and (0, 0) 2/9; (0.5, 1) 1/9 and (0.5, 0) 2/9 for half a point.
+    # Half a point for (0.5, 0). By chance: (1, 1) 1/9, (0, 0) 2/9; for half a point (0.5, 1) 1/9, (0.5, 0) 2/9.
     expected = 3 / 9 + 0.5 * 3 / 9
     assert found.weighted_kappa == pytest.approx((2.5 / 3 - expected) / (1 - expected))
     done = study("agreement", ann.file(".jsonl"), ben.file(".jsonl"), "-o", tmp_path / "both.md")

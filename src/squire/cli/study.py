@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,7 +107,7 @@ def annotate(
     """Judge how convincing paths are: 1, 0.5 or 0 (§4.5, Appendix C). Stop at any time; run it again to go on."""
     from squire.study.annotations import QUESTIONS, Annotations, summary_markdown
 
-    with progress_bar("drawing questions") as bar:
+    with _can_go_on(), progress_bar("drawing questions") as bar:
         from squire.study.asking import draw_questions
 
         draw_questions(
@@ -167,7 +169,7 @@ def cases(
 
     _check_markdown(output)
     ensure_creatable(output)
-    with progress_bar("asking") as bar:
+    with _can_go_on(), progress_bar("asking") as bar:
         from squire.study.asking import draw_questions
 
         need = Counter(dict.fromkeys(KINDS, n))
@@ -204,7 +206,7 @@ def constraint(
     as_json: AsJson = False,
 ) -> None:
     """Hits@1 and MRR if paths may have only given edges: does the model walk, or walk and complete? (§4.6)"""
-    with progress_bar("loading") as bar:
+    with _can_go_on(), progress_bar("loading") as bar:
         from squire.decode import Decoding
         from squire.evaluate.asked import Asked
         from squire.run import Run
@@ -236,6 +238,16 @@ def constraint(
     else:
         out.print(Text(markdown(rows)), soft_wrap=True)
     _tell(*files)
+
+
+@contextmanager
+def _can_go_on() -> Iterator[None]:
+    """Work that Ctrl-C may end at any moment: all of it that was done is noted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print("[yellow]interrupted:[/] what is done is kept, and the same command goes on with it")
+        raise typer.Exit(130) from None
 
 
 def _check_markdown(file: Path) -> None:

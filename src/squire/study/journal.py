@@ -34,20 +34,24 @@ class Journal:
         self.entries: list[Any] = []
         notes = read_journal(file) if file.exists() else None
         if notes is None:
-            self._write(self.header, "wb")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"")
+            self._size = 0
+            self._write(self.header)
         else:
             _must_agree(file, notes.header, header)
-            self.header, self.entries = notes.header, notes.entries
+            self.header, self.entries, self._size = notes.header, notes.entries, notes.size
             os.truncate(file, notes.size)
 
     def append(self, entry: Any) -> None:
-        self._write(entry, "ab")
+        self._write(entry)
         self.entries.append(entry)
 
-    def _write(self, content: Any, mode: str) -> None:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        with self.file.open(mode) as stream:
-            stream.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
+    def _write(self, content: Any) -> None:
+        with self.file.open("ab") as stream:
+            if stream.tell() != self._size:  # else the work of two would be mixed
+                raise SettingError(f"{self.file}: another process writes to it. To do: let it end, then go on.")
+            self._size += stream.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 
