@@ -101,4 +101,6 @@ def draw_constraints(
 
 
 def _short(name: str) -> str:
-    return plain(name if len(name) <= LONGEST else name[: LONGEST - 1] + "…")
+    """Both ends of a long name: of `person/place_of_birth/citytown` either alone says too little."""
+    half = LONGEST // 2
+    return plain(name if len(name) <= LONGEST else f"{name[: half - 1]}…{name[-half:]}")
