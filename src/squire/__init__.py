@@ -8,11 +8,11 @@ from squire.graph.readers import ReadOptions
 from squire.rules.apply import RuleEngine
 from squire.rules.mine import MiningOptions, mine_rules
 from squire.rules.text import read_rules, write_rules
+from squire.version import __version__
 
 if TYPE_CHECKING:
     from squire.reasoner import Reasoner
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Graph",
@@ -21,6 +21,7 @@ __all__ = [
     "ReadOptions",
     "Reasoner",
     "RuleEngine",
+    "__version__",
     "check_graph",
     "load_graph",
     "mine_rules",

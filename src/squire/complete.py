@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from squire import __version__
 from squire.decode import Decoding, Ranked, decode
 from squire.errors import SettingError
 from squire.files import LOCK
@@ -33,6 +32,7 @@ from squire.run import Run
 from squire.train.distributed import ALONE, Team
 from squire.train.interruptions import interruptions
 from squire.train.lock import locked
+from squire.version import __version__
 
 PART = 256  # questions: seconds of work, a minute on a large graph, which is what a stop may cost
 JOB = "job.json"

@@ -110,6 +110,16 @@ def decode(steps: Steps, queries: Ids, how: Decoding) -> Iterator[Ranked]:
         yield rank_answers(found, relations, how)
 
 
+def within(ranked: Ranked, allowed: npt.NDArray[np.bool_], relations: Offsets, how: Decoding) -> Ranked:
+    """What is left of a search if only these paths count (§4.6).  allowed: (path); relations: (query)"""
+    answers = np.repeat(np.arange(len(ranked.entity)), np.diff(ranked.path_offsets))  # (path)
+    queries = np.repeat(np.arange(len(ranked)), np.diff(ranked.offsets))[answers]  # (path)
+    # Sums round as in the search, which has 32 bits.
+    columns = queries, ranked.trail, ranked.hops, ranked.token_log_probability.astype(np.float32)
+    found = Found(*(torch.from_numpy(column[allowed]) for column in columns))
+    return rank_answers(found, torch.from_numpy(relations), how)
+
+
 def rank_answers(found: Found, relations: Tensor, how: Decoding) -> Ranked:
     """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities.
 

@@ -24,6 +24,7 @@ from squire.graph.streams import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 SMOOTHED_SHARE = 0.02  # of all steps are averaged for the thick line
@@ -127,6 +128,11 @@ def draw(runs: Sequence[History], file: Path) -> None:
         one.margins(x=0.01)
     axes[-1].set_xlabel("step")
     _draw_title(axes[0], runs)
+    save(figure, file)
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Whole or not at all."""
     with replacing(file) as temporary, warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes; that is no reason to speak of it.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
@@ -170,7 +176,7 @@ def _running_mean(values: npt.NDArray[np.float64], window: int) -> npt.NDArray[n
 
 def _draw_title(axes: Axes, runs: Sequence[History]) -> None:
     """Which run by which recipe; below it, smaller, what the MRR was measured on and how."""
-    signatures = [_plain(text) for text in dict.fromkeys(run.signature for run in runs) if text]
+    signatures = [plain(text) for text in dict.fromkeys(run.signature for run in runs) if text]
     axes.set_title(_label(runs[0]) if len(runs) == 1 else f"{len(runs)} runs", pad=8 + 10 * len(signatures))
     small = {"fontsize": 7.5, "color": "0.35", "linespacing": 1.1}
     axes.text(0.5, 1.01, "\n".join(signatures), small, transform=axes.transAxes, ha="center", va="bottom")
@@ -178,9 +184,9 @@ def _draw_title(axes: Axes, runs: Sequence[History]) -> None:
 
 def _label(run: History) -> str:
     """Begins with a word: matplotlib hides what begins with an underscore."""
-    return _plain(f"run {run.name}" + (f", recipe {run.recipe}" if run.recipe else ""))
+    return plain(f"run {run.name}" + (f", recipe {run.recipe}" if run.recipe else ""))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A dollar would begin a formula."""
     return text.replace("$", r"\$")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from squire import __version__
 from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin
 from squire.constraint import EdgeConstraint
 from squire.decode import Aggregate, Decoding, Ranked, decode
@@ -21,6 +20,7 @@ from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
 from squire.graph.store import Ids
 from squire.rules.text import readable
 from squire.run import Run
+from squire.version import __version__
 
 
 class Reasoner:

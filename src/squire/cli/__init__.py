@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.logging import RichHandler
 
-from squire import __version__
-from squire.cli import answer, complete, data, evaluate, paths, plot, rules, train
+from squire.cli import answer, complete, data, evaluate, paths, plot, rules, study, train
 from squire.cli.console import errors
 from squire.errors import SquireError
+from squire.version import __version__
 
 EXAMPLES = """Examples:
 
@@ -41,6 +41,7 @@ app.command(epilog="Example: squire complete runs/world --relation 'official lan
 app.command(epilog="Example: squire evaluate runs/world --split valid")(evaluate.evaluate)
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(train.train)
 app.command(epilog="Example: squire plot runs/world -o world.png")(plot.plot)
+app.add_typer(study.app, name="study")
 
 
 def _print_version(wanted: bool) -> None:

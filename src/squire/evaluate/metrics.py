@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from squire import __version__
+from squire.version import __version__
 
 NAMES = ("mrr", "hits1", "hits3", "hits10")
 RESAMPLES = 1000
@@ -50,7 +50,7 @@ class Metrics:
     @classmethod
     def of(cls, ranks: npt.NDArray[np.float64], signature: Signature, *, intervals: bool = False) -> Metrics:
         figures = _figures(ranks)
-        bounds = dict(zip(NAMES, _bootstrap(figures), strict=True)) if intervals and len(ranks) else None
+        bounds = dict(zip(NAMES, bootstrap(figures), strict=True)) if intervals and len(ranks) else None
         mrr, hits1, hits3, hits10 = figures.mean(0).tolist() if len(ranks) else [0.0] * len(NAMES)
         return cls(signature, len(ranks), mrr, hits1, hits3, hits10, bounds)
 
@@ -66,8 +66,8 @@ def _figures(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.stack([1 / ranks, *(ranks <= k for k in (1, 3, 10))], axis=1).astype(np.float64)
 
 
-def _bootstrap(figures: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
-    """Percentiles 2.5 and 97.5 of the means of resampled queries."""
+def bootstrap(figures: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
+    """95 % intervals of the means of columns: percentiles 2.5 and 97.5 over resampled rows.  (row, column)"""
     rng = np.random.default_rng(0)
     size = len(figures)
     means = [figures[rng.integers(0, size, size)].mean(0) for _ in range(RESAMPLES)]

@@ -9,11 +9,12 @@ import numpy as np
 from squire.beam import Steps
 from squire.decode import Decoding, Ranked, decode
 from squire.evaluate.asked import Asked
+from squire.evaluate.metrics import Signature
 from squire.evaluate.ranking import Ranking
 from squire.evaluate.ranks import realistic_rank
 from squire.evidence import GRADES, grades, known_edges
 from squire.graph.graph import Graph
-from squire.graph.store import Ids, Offsets
+from squire.graph.store import Adjacency, Ids, Offsets
 
 FIRST = 10  # answers whose evidence is graded
 
@@ -34,23 +35,34 @@ def rank_by_paths(
     counts = np.zeros(len(GRADES), np.int64)
     for block in decode(steps, asked.queries[:, :2], how):
         queries = asked.queries[len(ranks) : len(ranks) + len(block)]
-        for query, (head, relation, answer) in enumerate(queries.tolist()):
-            own = block.of(query)
-            scores = np.full(graph.num_entities, -np.inf)
-            scores[block.entity[own]] = block.score[own]
-            ranks.append(realistic_rank(scores, answer, asked.known.tails_of(head, relation)))
+        ranks += ranks_of(block, queries, asked.known)
         counts += _count_grades(block, queries, graph)
         if progress:
             progress(len(ranks), len(asked.queries))
-    signature = asked.signature(
+    return Ranking(paths_signature(asked, how, seed), asked.queries, np.array(ranks), counts)
+
+
+def ranks_of(block: Ranked, queries: Ids, known: Adjacency) -> list[float]:
+    """The rank of the right answer to each query of a block; `known` ones are no rivals.  queries: (query, 3)"""
+    ranks = []
+    for query, (head, relation, answer) in enumerate(queries.tolist()):
+        own = block.of(query)
+        scores = np.full(known.num_entities, -np.inf)
+        scores[block.entity[own]] = block.score[own]
+        ranks.append(realistic_rank(scores, answer, known.tails_of(head, relation)))
+    return ranks
+
+
+def paths_signature(asked: Asked, how: Decoding, seed: int, constraint: str = "") -> Signature:
+    """Of figures that come from paths found this way; `seed` is the one of training."""
+    return asked.signature(
         "paths",
         beam=str(how.beam),
         aggregation=how.aggregate + ("+edge-ends" if how.edge_ends else ""),
         seed=str(seed),
-        constraint=how.constraint.name if how.constraint else "",
+        constraint=constraint or (how.constraint.name if how.constraint else ""),
         prune=f"{how.prune:g}" if how.prune else "",
     )
-    return Ranking(signature, asked.queries, np.array(ranks), counts)
 
 
 def _count_grades(block: Ranked, queries: Ids, graph: Graph) -> Offsets:

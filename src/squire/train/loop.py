@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from squire import __version__
 from squire.batches import Batch, Batches, Masking
 from squire.checkpoint import (
     Checkpoint,
@@ -46,6 +45,7 @@ from squire.train.curves import Curves
 from squire.train.distributed import ALONE, Team
 from squire.train.interruptions import interruptions
 from squire.train.schedule import learning_rate
+from squire.version import __version__
 
 SAVE_SECONDS = 300.0
 

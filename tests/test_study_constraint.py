@@ -1,0 +1,205 @@
+"""Under a constraint only paths within its edges count, and what was counted is not counted again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import write
+from matplotlib.figure import Figure
+from study_cases import a_run, study, town
+from test_plots import PNG, drawn
+
+from squire.constraint import EdgeConstraint
+from squire.decode import Aggregate, Decoding, decode
+from squire.errors import SettingError
+from squire.evaluate.asked import Asked
+from squire.evaluate.paths import rank_by_paths
+from squire.evaluate.ranks import realistic_rank
+from squire.graph.store import Adjacency
+from squire.run import Run
+from squire.study import constraint
+from squire.study.constraint import ConstraintStudy, EdgeSet, Row, markdown, note
+
+__all__ = ["drawn"]  # a fixture
+GRAPH = town()
+ASKED = Asked.of(GRAPH, "test")
+
+
+def all_edges() -> Adjacency:
+    triples = product(range(GRAPH.num_entities), range(GRAPH.num_relations), range(GRAPH.num_entities))
+    return Adjacency.build(np.array(list(triples), np.int32), GRAPH.num_entities, GRAPH.num_relations)
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of three questions."""
+    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 3 * 16)
+
+
+def rows_of(folder: Path, aggregate: Aggregate = "sum", *more: EdgeSet, search: bool = False) -> dict[str, Row]:
+    run = Run.load(a_run())
+    sets = [EdgeSet("graph", GRAPH.train), *more]
+    how = Decoding.of(run.recipe, aggregate=aggregate)
+    return {row.name: row for row in ConstraintStudy(run, folder, ASKED, how, sets).rows(search=search)}
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "max"])
+def test_ranks_are_those_of_the_paths_that_are_left(tmp_path: Path, aggregate: Aggregate) -> None:
+    """The obvious twin: look at every path, drop it if an edge is not in the graph, add up or take the best."""
+    run = Run.load(a_run())
+    rows = rows_of(tmp_path, aggregate)
+    ranks, walked, right = [], 0, 0
+    free = rank_by_paths(run.steps, GRAPH, ASKED, Decoding.of(run.recipe, aggregate=aggregate), 0)
+    for at, (head, relation, answer) in enumerate(ASKED.queries.tolist()):
+        queries = np.array([[head, relation]], np.int32)
+        (block,) = decode(run.steps, queries, Decoding.of(run.recipe, aggregate=aggregate))
+        scores = np.full(GRAPH.num_entities, -np.inf)
+        for number, entity in enumerate(block.entity.tolist()):
+            left = []
+            for path in range(block.path_offsets[number], block.path_offsets[number + 1]):
+                trail = [head, *block.trail[path, : 2 * block.hops[path]].tolist()]
+                stays = all(GRAPH.train.contains(*trail[i : i + 3]) for i in range(0, len(trail) - 1, 2))
+                total = float(block.token_log_probability[path].sum())
+                if stays:
+                    left.append(np.exp(total) if aggregate == "sum" else total / (2 * block.hops[path] + 1))
+                if entity == answer and path == block.path_offsets[number] and free.ranks[at] == 1:
+                    right, walked = right + 1, walked + stays
+            if left:
+                scores[entity] = sum(left) if aggregate == "sum" else max(left)
+        ranks.append(realistic_rank(scores, answer, ASKED.known.tails_of(head, relation)))
+    bound = rows["graph, filter"]
+    assert bound.metrics.mrr == pytest.approx(np.mean(1 / np.array(ranks)))
+    assert bound.metrics.hits1 == pytest.approx(np.mean(np.array(ranks) == 1))
+    assert rows["no constraint"].metrics.mrr == pytest.approx(free.metrics().mrr)
+    assert (bound.walked, bound.completed) == (walked, right - walked)
+    assert right, "the run has learned nothing to count"
+
+
+def test_a_constraint_that_allows_everything_changes_nothing(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path, "sum", EdgeSet("all", all_edges()), search=True)
+    free = rows["no constraint"].metrics
+    for name in ("all, filter", "all, search"):
+        assert replace(rows[name].metrics, signature=free.signature) == free
+    assert rows["all, filter"].completed == 0
+    assert rows["all, filter"].leaked == len(ASKED.queries)  # it knows the answers, and says so
+    assert rows["graph, filter"].leaked == 0
+
+
+def test_searching_is_the_evaluation_with_a_constraint(tmp_path: Path) -> None:
+    run = Run.load(a_run())
+    row = rows_of(tmp_path, search=True)["graph, search"]
+    how = Decoding.of(
+        run.recipe, aggregate="sum", constraint=EdgeConstraint.of(GRAPH.train, name="graph by search")
+    )
+    expected = rank_by_paths(run.steps, GRAPH, ASKED, how, 0)
+    assert row.metrics == expected.metrics()
+    assert (row.walked, row.completed) == (None, None)
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows_of(tmp_path / "whole", search=True)
+    asked: list[int] = []
+
+    def count(model: object, queries: np.ndarray, how: object) -> object:
+        asked.append(len(queries))
+        return decode(model, queries, how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(constraint, "decode", count)
+    noted = constraint._Condition.note
+    for stop_before in (2, 1):  # the second time one condition has noted a block, the other has not
+
+        def interrupt(self: constraint._Condition, *what: list[float], left: list[int] = [stop_before]) -> None:  # noqa: B006
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            noted(self, *what)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(constraint._Condition, "note", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            rows_of(tmp_path / "parts", search=True)
+    monkeypatch.setattr(constraint._Condition, "note", noted)
+    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks may be cut otherwise, too
+    assert rows_of(tmp_path / "parts", search=True) == whole
+    n = len(ASKED.queries)
+    assert n > 6
+    assert asked[:3] == [n, n - 3, n - 3]
+    asked.clear()
+    assert rows_of(tmp_path / "parts", search=True) == whole
+    assert asked == [0, 0]  # all is known
+    rows_of(tmp_path / "parts", "sum", EdgeSet("all", all_edges()))
+    assert asked[2:] == [n]  # for the new edges only
+
+
+def test_other_questions_models_or_edges_are_not_mixed_in(tmp_path: Path) -> None:
+    run = Run.load(a_run())
+    how = Decoding.of(run.recipe)
+    samples = [Asked.of(GRAPH, "test", sample=3, seed=seed) for seed in (0, 1)]
+    ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", GRAPH.train)]).rows()
+    with pytest.raises(SettingError, match=r"holds another study \(queries is"):
+        ConstraintStudy(run, tmp_path, samples[1], how, [EdgeSet("x", GRAPH.train)]).rows()
+    with pytest.raises(SettingError, match=r"holds another study \(triples is"):
+        ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", all_edges())]).rows()
+    with pytest.raises(SettingError, match="two graphs of one name"):
+        ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", all_edges()), EdgeSet("x", GRAPH.train)])
+
+
+def test_the_command_writes_a_table_its_numbers_and_a_picture(tmp_path: Path, drawn: list[Figure]) -> None:
+    facts = [
+        (GRAPH.names.entities[h], GRAPH.names.relations[r], GRAPH.names.entities[t]) for h, r, t in GRAPH.test
+    ]
+    more = write(tmp_path / "more.tsv", "".join("\t".join(fact) + "\n" for fact in [*facts, ("x", "y", "z")]))
+    done = study("constraint", a_run(), "--edges", more, "--split", "test", "-o", tmp_path / "out", "--search")
+    assert done.exit_code == 0, done.output
+    rows = json.loads((tmp_path / "out" / "constraint.json").read_text())
+    assert [row["name"] for row in rows] == [
+        "no constraint", "graph, filter", "more, filter", "graph, search", "more, search",
+    ]  # fmt: skip
+    sizes = [len(GRAPH.train.triples), len(facts)]
+    assert [row["size"] for row in rows] == [None, *sizes, *sizes]
+    assert rows[2]["leaked"] == len(facts)
+    table = (tmp_path / "out" / "constraint.md").read_text()
+    for row in rows:
+        assert f"`{row['metrics']['signature']}`" in table
+        assert f"| {row['name']} |" in table
+    assert len({row["metrics"]["signature"] for row in rows}) == len(rows)
+    assert (tmp_path / "out" / "constraint.png").read_bytes().startswith(PNG)
+    (axes,) = drawn[0].axes
+    heights = [bar.get_height() for bar in axes.patches]  # type: ignore[attr-defined]
+    assert heights == [row["metrics"]["hits1"] for row in rows] + [row["metrics"]["mrr"] for row in rows]
+    assert "95 %" in axes.get_ylabel()
+    assert "knows" in axes.get_xticklabels()[2].get_text()
+
+
+def test_ctrl_c_is_told_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(constraint._Condition, "note", interrupt)
+        done = study("constraint", a_run(), "-o", tmp_path)
+    assert done.exit_code == 130
+    assert "the same command goes on" in done.stderr
+    assert study("constraint", a_run(), "-o", tmp_path).exit_code == 0
+
+
+def test_what_cannot_constrain_is_told(tmp_path: Path) -> None:
+    strange = write(tmp_path / "strange.tsv", "x\ty\tz\n")
+    failed = study("constraint", a_run(), "--edges", strange, "-o", tmp_path / "out").exception
+    assert isinstance(failed, SettingError)
+    assert "has no edge between the entities of made" in str(failed)
+
+
+def test_without_any_right_answer_nothing_is_divided(tmp_path: Path) -> None:
+    rows = list(rows_of(tmp_path).values())
+    none = [replace(row, metrics=replace(row.metrics, hits1=0.0)) for row in rows]
+    none[1] = replace(none[1], walked=0, completed=0)
+    assert "| – |" in markdown(none)
+    assert note(none[1]) == "0% of right answers walk"
