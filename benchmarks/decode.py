@@ -68,7 +68,7 @@ def speed(run: str, queries: str, prune: str) -> Figures:
     peaks = [gemm_gflops()]
     rates = {}
     for name, share in (("qps_beam512", 0.0), ("qps_pruned", float(prune))):
-        how = Decoding.of(loaded.recipe, beam=BEAM, prune=share)
+        how = Decoding.of(loaded.recipe, loaded.known, beam=BEAM, prune=share)
         began = time.perf_counter()
         for _ in decode(loaded.steps, asked.queries[:, :2], how):
             pass
@@ -99,12 +99,10 @@ def _answer_seconds(reasoner: Reasoner, asked: Asked) -> float:
 def cost(run: str, judged: str, prune: str) -> Figures:
     loaded = Run.load(Path(run))
     asked = Asked.of(loaded.graph, "valid", known_in=("train", "valid"), sample=int(judged), seed=1)
-    mrr = [
-        rank_by_paths(loaded.steps, loaded.graph, asked, Decoding.of(loaded.recipe, beam=BEAM, prune=share), 0)
-        .metrics(intervals=False)
-        .mrr
-        for share in (0.0, float(prune))
-    ]
+    mrr = []
+    for share in (0.0, float(prune)):
+        how = Decoding.of(loaded.recipe, loaded.known, beam=BEAM, prune=share)
+        mrr.append(rank_by_paths(loaded.steps, loaded.graph, asked, how, 0).metrics(intervals=False).mrr)
     return {
         "mrr_beam512": round(mrr[0], 4),
         "mrr_pruned": round(mrr[1], 4),

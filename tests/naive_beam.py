@@ -99,3 +99,23 @@ def random_follow(seed: int, entities: int, relations: int) -> Follow:
         return values
 
     return follow
+
+
+def led_follow(follow: Follow, head_of: Callable[[int], int], edges: Edges, share: float) -> Follow:
+    """The same model, led: after a relation with known tails, these have `share` of the probability among them."""
+
+    def led(query: int, path: Path) -> list[float]:
+        free = follow(query, path)
+        if len(path) % 2 == 0:
+            return free
+        here = (head_of(query), *path)[-2]
+        known = {t for h, r, t in edges if (h, r) == (here, path[-1])}
+        if not known:
+            return free
+        total = sum(math.exp(free[t]) for t in known)
+        return [
+            math.log((1 - share) * math.exp(value) + (share * math.exp(value) / total if t in known else 0))
+            for t, value in enumerate(free)
+        ]
+
+    return led

@@ -15,7 +15,7 @@ from naive_beam import Ended, Follow
 from training_cases import ENTITIES, RELATIONS, VOCAB, small_graph
 
 from squire import beam
-from squire.beam import Found, search
+from squire.beam import Found, Guide, search
 from squire.constraint import EdgeConstraint
 from squire.decode import Decoding, decode, rank_answers
 from squire.graph.store import Adjacency
@@ -142,6 +142,20 @@ def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops
             paths_of(found, query),
             naive_beam.beam_search(follow, query, head, width, hops, edges=edges),
         )
+
+
+@given(seed=st.integers(0, 99), width=st.integers(1, 40), share=st.sampled_from([0.3, 0.9]))
+def test_a_guide_leads_where_known_edges_lead(seed: int, width: int, share: float) -> None:
+    graph = small_graph(triples=20, seed=seed)
+    follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
+    heads = [0, 5]
+    guide = Guide(EdgeConstraint.of(graph), share)
+    steps = FakeSteps(follow, ENTITIES)
+    found = search(steps, torch.tensor(heads), torch.zeros(2).long(), width, 2, guide=guide)
+    edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
+    led = naive_beam.led_follow(follow, heads.__getitem__, edges, share)
+    for query, head in enumerate(heads):
+        same(paths_of(found, query), naive_beam.beam_search(led, query, head, width, 2))
 
 
 def test_a_constraint_without_edges_leaves_no_path() -> None:

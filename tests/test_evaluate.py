@@ -405,6 +405,6 @@ def test_memory_does_not_grow_with_the_number_of_queries(monkeypatch: pytest.Mon
     tracemalloc.stop()
     assert len(held) == 16
     assert max(tensors[2:]) <= tensors[1]
-    # A block's answers take some 30 kB; a rank 32 bytes, and the test's own notes are as small.
-    assert max(held[2:]) < held[1] + 25_000
-    assert max(peaks[2:]) < peaks[1] + 25_000
+    # A block's answers take some 30 kB: fourteen that stay, 420. Ranks and the test's own notes take 2 kB a block.
+    assert max(held[2:]) < held[1] + 100_000
+    assert max(peaks[2:]) < peaks[1] + 100_000

@@ -49,7 +49,14 @@ def evidence_of(found: Answers) -> list[tuple[Answer, Evidence]]:
 
 
 def naive_follow(query: int, path: tuple[int, ...]) -> list[float]:
-    """The run's model without any cache; the query is head · 1000 + edge relation."""
+    """The run's model without any cache, led along known edges; the query is head · 1000 + edge relation."""
+    train = reasoner().graph.train
+    edges = set(zip(train.heads.tolist(), train.relations.tolist(), train.tails.tolist(), strict=True))
+    led = naive_beam.led_follow(unled_follow, lambda query: query // 1000, edges, 0.7)
+    return led(query, path)
+
+
+def unled_follow(query: int, path: tuple[int, ...]) -> list[float]:
     model = reasoner().run.model
     head, relation = divmod(query, 1000)
     first = model.vocab.first_relation
@@ -270,7 +277,8 @@ def test_json_has_everything_and_reads_back() -> None:
     assert (content["head"], content["relation"], content["tail"]) == QUESTIONS[1]
     assert content["origin"] == {
         "run": str(small_run()), "step": reasoner().run.step, "graph": "made", "beam": 16, "hops": 3,
-        "aggregate": "sum", "prune": 0.0, "edge_ends": True, "constraint": "", "version": __version__,
+        "aggregate": "sum", "prune": 0.0, "known_share": 0.7, "edge_ends": True, "constraint": "",
+        "version": __version__,
     }  # fmt: skip
     assert len(content["answers"]) == 3
     for answer, read in zip(found, content["answers"], strict=True):

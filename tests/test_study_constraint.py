@@ -44,7 +44,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def rows_of(folder: Path, aggregate: Aggregate = "sum", *more: EdgeSet, search: bool = False) -> dict[str, Row]:
     run = Run.load(a_run())
     sets = [EdgeSet("graph", GRAPH.train), *more]
-    how = Decoding.of(run.recipe, aggregate=aggregate)
+    how = Decoding.of(run.recipe, run.known, aggregate=aggregate)
     return {row.name: row for row in ConstraintStudy(run, folder, ASKED, how, sets).rows(search=search)}
 
 
@@ -54,10 +54,10 @@ def test_ranks_are_those_of_the_paths_that_are_left(tmp_path: Path, aggregate: A
     run = Run.load(a_run())
     rows = rows_of(tmp_path, aggregate)
     ranks, walked, right = [], 0, 0
-    free = rank_by_paths(run.steps, GRAPH, ASKED, Decoding.of(run.recipe, aggregate=aggregate), 0)
+    free = rank_by_paths(run.steps, GRAPH, ASKED, Decoding.of(run.recipe, run.known, aggregate=aggregate), 0)
     for at, (head, relation, answer) in enumerate(ASKED.queries.tolist()):
         queries = np.array([[head, relation]], np.int32)
-        (block,) = decode(run.steps, queries, Decoding.of(run.recipe, aggregate=aggregate))
+        (block,) = decode(run.steps, queries, Decoding.of(run.recipe, run.known, aggregate=aggregate))
         scores = np.full(GRAPH.num_entities, -np.inf)
         for number, entity in enumerate(block.entity.tolist()):
             left = []
@@ -93,9 +93,8 @@ def test_a_constraint_that_allows_everything_changes_nothing(tmp_path: Path) -> 
 def test_searching_is_the_evaluation_with_a_constraint(tmp_path: Path) -> None:
     run = Run.load(a_run())
     row = rows_of(tmp_path, search=True)["graph, search"]
-    how = Decoding.of(
-        run.recipe, aggregate="sum", constraint=EdgeConstraint.of(GRAPH.train, name="graph by search")
-    )
+    edges = EdgeConstraint.of(GRAPH.train, name="graph by search")
+    how = Decoding.of(run.recipe, run.known, aggregate="sum", constraint=edges)
     expected = rank_by_paths(run.steps, GRAPH, ASKED, how, 0)
     assert row.metrics == expected.metrics()
     assert (row.walked, row.completed) == (None, None)
@@ -140,7 +139,7 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
 
 def test_other_questions_models_or_edges_are_not_mixed_in(tmp_path: Path) -> None:
     run = Run.load(a_run())
-    how = Decoding.of(run.recipe)
+    how = Decoding.of(run.recipe, run.known)
     samples = [Asked.of(GRAPH, "test", sample=3, seed=seed) for seed in (0, 1)]
     ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", GRAPH.train)]).rows()
     with pytest.raises(SettingError, match=r"holds another study \(queries is"):

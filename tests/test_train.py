@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from squire.checkpoint import load_checkpoint
 from squire.cli import app
+from squire.constraint import EdgeConstraint
 from squire.decode import Decoding
 from squire.errors import SettingError, TrainingError
 from squire.evaluate.asked import Asked
@@ -184,9 +185,8 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
     trainer.model.load_state_dict(best.part("model."))
     asked = Asked.of(trainer.graph, "valid", known_in=("train", "valid"))
-    again = rank_by_paths(
-        ModelSteps(trainer.model), trainer.graph, asked, Decoding.of(trainer.recipe, beam=32), seed=0
-    )
+    how = Decoding.of(trainer.recipe, EdgeConstraint.of(trainer.graph.train), beam=32)
+    again = rank_by_paths(ModelSteps(trainer.model), trainer.graph, asked, how, seed=0)
     assert again.metrics().mrr == trainer.best_mrr
     assert "made|split:valid|side:tail|method:paths|filter:train+valid|" in logged[0]["valid"]["signature"]
 

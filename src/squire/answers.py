@@ -105,6 +105,7 @@ class Origin:
     hops: int
     aggregate: str
     prune: float
+    known_share: float  # with which probability a step went where known edges lead
     edge_ends: bool  # is the queried edge itself always a whole path?
     constraint: str  # edges that paths are bound to: "graph" if grounded, empty for none
     version: str

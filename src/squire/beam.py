@@ -65,6 +65,28 @@ class Constraint(Protocol):
 
 
 @dataclass(frozen=True)
+class Guide:
+    """Leads a step to where known edges lead: what is in the graph need not be inferred.
+
+    After an entity and a relation that have known tails, the next entity is with probability `share` one of these,
+    as the model weighs them, else whichever it infers:  (1 − share) · p + share · p / Z,  the second part for the
+    known tails only, Z their probability. Where no tail is known the model is on its own, as it always is in the
+    choice of relations. A share of 0 is the paper's search.
+    """
+
+    edges: Constraint
+    share: float
+
+    def lead(self, entities: Tensor, relations: Tensor, logits: Tensor, norm: Tensor) -> None:
+        """Change the logits in place; the log-normaliser stays.  (row) × 2, (row, entity), (row)"""
+        row, tail = self.edges.entities(entities, relations)
+        known = torch.zeros_like(norm).index_add_(0, row, (logits[row, tail] - norm[row]).exp())  # Z
+        free = torch.where(known > 0, math.log1p(-self.share), 0.0)
+        logits += free[:, None]
+        logits[row, tail] += torch.log1p(self.share / ((1 - self.share) * known[row]))
+
+
+@dataclass(frozen=True)
 class Found:
     """Ended paths of some queries, in the order in which they ended."""
 
@@ -109,6 +131,7 @@ def search(
     hops: int,
     prune: float = 0.0,  # drop what is less than this share as probable as the query's best of the same length
     constraint: Constraint | None = None,
+    guide: Guide | None = None,
     edge_ends: bool = False,  # is a path that is the queried edge itself sure to end there?
 ) -> Found:
     """All paths of at most so many hops that end within the beam."""
@@ -119,7 +142,8 @@ def search(
     ended: list[Found] = []
     for hop in range(1, hops + 1):
         live = _choose_relations(follow[:, :-1], live, _Best(len(heads), beam, prune, follow), constraint)
-        live = _choose_entities(steps, 2 * hop - 1, live, _Best(len(heads), beam, prune, follow), constraint)
+        best = _Best(len(heads), beam, prune, follow)
+        live = _choose_entities(steps, 2 * hop - 1, live, best, constraint, guide)
         # A constraint may have left nobody to feed.
         follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
         end = follow[:, -1]
@@ -148,7 +172,9 @@ def _choose_relations(follow: Tensor, live: _Live, best: _Best, constraint: Cons
     return best.grow(live)
 
 
-def _choose_entities(steps: Steps, level: int, live: _Live, best: _Best, constraint: Constraint | None) -> _Live:
+def _choose_entities(
+    steps: Steps, level: int, live: _Live, best: _Best, constraint: Constraint | None, guide: Guide | None
+) -> _Live:
     """Feed the relations, the best hypotheses of all queries first, as long as they can matter.
 
     Evidence is a simple path: nothing is visited twice. Only the first hop may lead back to the head, since a fact
@@ -161,6 +187,8 @@ def _choose_entities(steps: Steps, level: int, live: _Live, best: _Best, constra
         block, left = left[:rows], left[rows:]
         trail = live.trail[block]
         logits, norm = steps.entities(level, live.parent[block], trail[:, -1])
+        if guide:
+            guide.lead(trail[:, -2], trail[:, -1], logits, norm)
         if level > 1:
             logits.scatter_(1, trail[:, 0::2], -math.inf)
         allowed = constraint.entities(trail[:, -2], trail[:, -1]) if constraint else None

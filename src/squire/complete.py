@@ -92,6 +92,7 @@ class Predictor:
             "aggregate": how.aggregate,
             "prune": how.prune,
             "hops": how.hops,
+            "known_share": how.known_share,
             "edge_ends": how.edge_ends,
         }
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from squire.beam import Constraint, Found, Steps, search
+from squire.beam import Constraint, Found, Guide, Steps, search
 from squire.errors import SettingError
 from squire.graph.store import Ids, Offsets
 from squire.recipe import Recipe
@@ -35,6 +35,7 @@ class Decoding:
     prune: float = 0.0
     hops: int = 3
     constraint: Constraint | None = None
+    guide: Guide | None = None
     edge_ends: bool = False
 
     def __post_init__(self) -> None:
@@ -45,17 +46,22 @@ class Decoding:
         if not 0 <= self.prune < 1:
             raise SettingError(f"--prune {self.prune:g}: expected a share from 0 to less than 1.")
 
+    @property
+    def known_share(self) -> float:
+        return self.guide.share if self.guide else 0.0
+
     @classmethod
     def of(
         cls,
         recipe: Recipe,
+        known: Constraint,
         *,
         beam: int | None = None,
         aggregate: Aggregate | None = None,
         prune: float | None = None,
         constraint: Constraint | None = None,
     ) -> Decoding:
-        """The recipe's way, with these changes."""
+        """The recipe's way, with these changes; `known` are the edges of the graph."""
         own = recipe.decode
         return cls(
             own.beam if beam is None else beam,
@@ -63,6 +69,7 @@ class Decoding:
             own.prune if prune is None else prune,
             recipe.paths.hops,
             constraint,
+            Guide(known, own.known_share) if own.known_share else None,
             own.edge_ends,
         )
 
@@ -106,7 +113,9 @@ def decode(steps: Steps, queries: Ids, how: Decoding) -> Iterator[Ranked]:
     for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
         block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(steps.device)
         heads, relations = block[:, 0], block[:, 1]
-        found = search(steps, heads, relations, how.beam, how.hops, how.prune, how.constraint, how.edge_ends)
+        found = search(
+            steps, heads, relations, how.beam, how.hops, how.prune, how.constraint, how.guide, how.edge_ends
+        )
         yield rank_answers(found, relations, how)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin
-from squire.constraint import EdgeConstraint
 from squire.decode import Aggregate, Decoding, Ranked, decode
 from squire.errors import SettingError
 from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
@@ -29,7 +28,6 @@ class Reasoner:
     def __init__(self, run: Run) -> None:
         self.run, self.graph, self.names = run, run.graph, run.graph.names
         self._book = RuleBook(run.rules)
-        self._grounded: EdgeConstraint | None = None
 
     @classmethod
     def load(cls, folder: str | Path) -> Reasoner:
@@ -71,10 +69,9 @@ class Reasoner:
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
     ) -> Decoding:
         """The recipe's way to search, with these changes."""
-        if grounded and self._grounded is None:
-            self._grounded = EdgeConstraint.of(self.graph.train, self.run.device)
-        edges = self._grounded if grounded else None
-        return Decoding.of(self.run.recipe, beam=beam, aggregate=aggregate, constraint=edges)
+        known = self.run.known
+        constraint = known if grounded else None
+        return Decoding.of(self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint)
 
     def stream(self, queries: Ids, how: Decoding, *, k: int, known: bool = False) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
@@ -90,7 +87,7 @@ class Reasoner:
         run, constraint = self.run, how.constraint.name if how.constraint else ""
         return Origin(
             str(run.folder), run.step, self.graph.name,
-            how.beam, how.hops, how.aggregate, how.prune, how.edge_ends, constraint, __version__,
+            how.beam, how.hops, how.aggregate, how.prune, how.known_share, how.edge_ends, constraint, __version__,
         )  # fmt: skip
 
     def _describe(

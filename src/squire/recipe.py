@@ -185,6 +185,9 @@ class DecodeConfig(_Section):
     """An answer's score: all its paths together (the paper's self-consistency), or its best one."""
     prune: float = 0.0
     """Drop paths less than this share as probable as the best of the same length; the paper: none."""
+    known_share: float = 0.7
+    """With this probability a step goes where known edges lead, if there are any; else where the model infers. So
+    the graph need not be learned by heart to be walked. The paper: 0, the model alone (docs/LOG.md)."""
     edge_ends: bool = True
     """Is the queried edge itself always a whole path? The paper: no, the model may think that it leads on. Ours:
     yes, since whoever walks the queried relation has answered; a model that knows its facts by heart ends at these
@@ -192,7 +195,8 @@ class DecodeConfig(_Section):
 
     def _check(self) -> None:
         self._expect_positive("beam")
-        self._expect("prune", 0 <= self.prune < 1, "a share from 0 to less than 1")
+        for key in ("prune", "known_share"):
+            self._expect(key, 0 <= getattr(self, key) < 1, "a share from 0 to less than 1")
 
 
 SECTIONS: Mapping[str, type[_Section]] = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from squire.checkpoint import load_checkpoint
+from squire.constraint import EdgeConstraint
 from squire.errors import CheckpointError, SettingError
 from squire.files import BEST, GRAPH, LAST, RECIPE, RULES
 from squire.graph.graph import Graph
@@ -58,6 +60,11 @@ class Run:
     @property
     def device(self) -> torch.device:
         return self.model.embedding.weight.device
+
+    @cached_property
+    def known(self) -> EdgeConstraint:
+        """The edges of train, for searches."""
+        return EdgeConstraint.of(self.graph.train, self.device, name="graph")
 
     @property
     def steps(self) -> ModelSteps:

@@ -53,7 +53,7 @@ def evaluate(
         if constraint != "none":
             adjacency, name = _edges(constraint, graph)
             edges = EdgeConstraint.of(adjacency, loaded.device, name=name)
-        how = Decoding.of(recipe, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
+        how = Decoding.of(recipe, loaded.known, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
         ours = rank_by_paths(
             loaded.steps, graph, asked, how, recipe.train.seed,
             lambda done, total: bar.stage("paths", done, total),

@@ -224,7 +224,7 @@ def constraint(
                 raise SettingError(f"--edges {source}: has no edge between the entities of {graph.name}.")
             sets.append(own)
         asked = Asked.of(graph, split, sample=sample, seed=seed)
-        how = Decoding.of(loaded.recipe, beam=beam, aggregate=aggregate)
+        how = Decoding.of(loaded.recipe, loaded.known, beam=beam, aggregate=aggregate)
         rows = ConstraintStudy(loaded, output, asked, how, sets).rows(search=search, progress=bar.stage)
     from squire.study.pictures import draw_constraints
 

@@ -59,6 +59,7 @@ def paths_signature(asked: Asked, how: Decoding, seed: int, constraint: str = ""
         "paths",
         beam=str(how.beam),
         aggregation=how.aggregate + ("+edge-ends" if how.edge_ends else ""),
+        known_share=f"{how.known_share:g}" if how.known_share else "",
         seed=str(seed),
         constraint=constraint or (how.constraint.name if how.constraint else ""),
         prune=f"{how.prune:g}" if how.prune else "",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from squire.constraint import EdgeConstraint
 from squire.decode import Decoding, Ranked, decode
 from squire.evaluate.asked import Asked
 from squire.evaluate.paths import paths_signature, ranks_of
@@ -45,7 +46,7 @@ def draw_questions(
     Without new questions the model is not even loaded.
     """
     graph, recipe = load_settings(folder)
-    asked, how = Asked.of(graph, "test"), Decoding.of(recipe, beam=beam)
+    asked, how = Asked.of(graph, "test"), Decoding.of(recipe, EdgeConstraint.of(graph.train), beam=beam)
     signature = paths_signature(asked, how, recipe.train.seed)
     header = {"study": "questions", "model": fingerprint(folder), "draw": seed, "of": len(asked.queries)}
     # An upgrade of squire changes the signature, which must not keep people from judging what they have begun.

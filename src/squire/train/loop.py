@@ -28,6 +28,7 @@ from squire.checkpoint import (
     optimizer_tensors,
     save_checkpoint,
 )
+from squire.constraint import EdgeConstraint
 from squire.decode import Decoding
 from squire.errors import TrainingError
 from squire.evaluate.asked import Asked
@@ -216,8 +217,9 @@ class Trainer:
         train = self.recipe.train
         # Not even as a filter may test have a say in what is kept.
         seen = ("train", "valid")
+        known = EdgeConstraint.of(self.graph.train, self.team.device)
         asked = Asked.of(self.graph, "valid", known_in=seen, sample=train.valid_queries, seed=train.seed)
-        how = Decoding.of(self.recipe, beam=min(train.valid_beam, self.recipe.decode.beam))
+        how = Decoding.of(self.recipe, known, beam=min(train.valid_beam, self.recipe.decode.beam))
         ranking = rank_by_paths(ModelSteps(self.model), self.graph, asked, how, train.seed)
         metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
