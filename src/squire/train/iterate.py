@@ -154,7 +154,8 @@ class Gathering:
         Afresh as many are found as each fact gets at all; of these, the path that a prefix was drawn for takes the
         one of its number. So a fact whose prefixes all fail has paths like those of the first iteration.
 
-        triples: (fact, 3); prefixes: (fact, path, 2 · (k − 1)) -> a path each
+        triples: (fact, 3); prefixes: (fact, path, 2 · (k − 1)) -> a row for each prefix, with a path or without,
+        then one for each fact that lacks some
         """
         hops, each = self.recipe.paths.hops, prefixes.shape[1]
         seeds = np.random.SeedSequence(self.recipe.train.seed, spawn_key=(self.iteration,)).generate_state(
