@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from team_at_work import trainer_in
-from test_iterate import BLOCK, ITERATE
+from test_iterate import BLOCK, TWO
 from test_train import ignore
 
 from squire.graph.store import Ids
@@ -26,7 +26,7 @@ def note_blocks(folder: Path, ours: Team) -> None:
 
     def noted(own: Gathering, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
         with (folder / "drawn.jsonl").open("a") as file:
-            file.write(json.dumps({"rank": ours.rank, "first": first}) + "\n")
+            file.write(json.dumps({"rank": ours.rank, "iteration": own.iteration, "first": first}) + "\n")
         return drawing(own, model, facts, first, last)
 
     Gathering.draw_prefixes = noted  # type: ignore[method-assign, assignment]
@@ -38,6 +38,6 @@ if __name__ == "__main__":
         iterate.BLOCK, iterate.HYPOTHESES_AT_ONCE = BLOCK, 24
         folder = Path(sys.argv[1])
         note_blocks(folder, ours)
-        trainer = trainer_in(folder, ours, *ITERATE)
+        trainer = trainer_in(folder, ours, *TWO)
         trainer.resume()
         assert trainer.fit(ignore)

@@ -76,6 +76,10 @@ class Gathering:
     def folder(self) -> Path:
         return iteration_folder(self.run, self.iteration)
 
+    def _seeds(self, *of: int) -> np.random.SeedSequence:
+        """Apart from those that order and mask batches, which are no spawned ones."""
+        return np.random.SeedSequence(self.recipe.train.seed, spawn_key=(self.iteration, *of))
+
     def make(self, model: Transformer, stage: Stage, should_stop: Callable[[], bool]) -> bool:
         """The prefix trees of all paths, old and new, into the run. Gives False if it had to stop before.
 
@@ -121,7 +125,7 @@ class Gathering:
         """
         train, hops = self.recipe.train, self.iteration - 1
         offsets = facts.offsets[first : last + 1] - facts.offsets[first]
-        rng = np.random.default_rng(np.random.SeedSequence(train.seed, spawn_key=(self.iteration, first)))
+        rng = np.random.default_rng(self._seeds(first))
         uniform = rng.random((offsets[-1], train.iterate_paths))
         steps, device = ModelSteps(model), model.embedding.weight.device
         drawn = np.full((*uniform.shape, 2 * hops), NONE, np.int32)
@@ -157,36 +161,40 @@ class Gathering:
         triples: (fact, 3); prefixes: (fact, path, 2 · (k − 1)) -> a row for each prefix, with a path or without,
         then one for each fact that lacks some
         """
-        hops, each = self.recipe.paths.hops, prefixes.shape[1]
-        seeds = np.random.SeedSequence(self.recipe.train.seed, spawn_key=(self.iteration,)).generate_state(
-            2, np.uint64
-        )
-        begun = np.flatnonzero(prefixes[..., 0].reshape(-1) != NONE)
-        rows = prefixes.reshape(len(triples) * each, -1)[begun]
-        queries = triples[begun // each]
-        continued = continue_paths(
+        each = prefixes.shape[1]
+        rows = prefixes.reshape(len(triples) * each, -1)
+        seeds = self._seeds().generate_state(2, np.uint64)
+        begun = np.flatnonzero(rows[:, 0] != NONE)
+        continued = self._continued(triples[begun // each], rows[begun], int(seeds[0]), stage)
+        is_left = np.ones((len(triples), each), bool)
+        is_left.reshape(-1)[begun[continued.row]] = False
+        lacking = is_left.any(axis=1)
+        afresh = self._afresh(triples[lacking], each, int(seeds[1]), stage)
+        return Paths.concatenate([continued, _taken(afresh, is_left[lacking])])
+
+    def _continued(self, queries: Ids, prefixes: Ids, seed: int, stage: Stage) -> Paths:
+        """Line 9: at most N − k + 1 hops more, so N in all."""
+        return continue_paths(
             self.graph.train,
             queries,
-            rows[:, 0::2],
-            rows[:, 1::2],
-            hops=hops,
-            seed=int(seeds[0]),
+            prefixes[:, 0::2],
+            prefixes[:, 1::2],
+            hops=self.recipe.paths.hops,
+            seed=seed,
             progress=lambda done, total: stage(f"iteration {self.iteration}, ways on", done, total),
         )
-        is_left = np.ones(len(triples) * each, bool)
-        is_left[begun[continued.row]] = False
-        is_left = is_left.reshape(-1, each)
-        again = is_left.any(axis=1)
-        fresh = sample_paths(
+
+    def _afresh(self, queries: Ids, each: int, seed: int, stage: Stage) -> Paths:
+        """Line 13, like the first paths of all: along the run's rules first (§3.3)."""
+        return sample_paths(
             self.graph.train,
-            triples[again],
+            queries,
             rules_of(self.graph, self.recipe, self.run),
-            hops=hops,
+            hops=self.recipe.paths.hops,
             per_triple=each,
-            seed=int(seeds[1]),
+            seed=seed,
             progress=lambda done, total: stage(f"iteration {self.iteration}, paths afresh", done, total),
         )
-        return Paths.concatenate([continued, _taken(fresh, is_left[again])])
 
 
 def draw(
