@@ -227,12 +227,14 @@ def model_follow(model: Transformer, queries: list[tuple[int, int]]) -> Follow:
     """The model without any cache, one path at a time."""
     from naive_model import logits_after
 
+    vocab = model.vocab
+
     def follow(query: int, path: tuple[int, ...]) -> list[float]:
         head, relation = queries[query]
-        tokens = [t + VOCAB.first_relation * (k % 2 == 0) for k, t in enumerate(path)]
+        tokens = [t + vocab.first_relation * (k % 2 == 0) for k, t in enumerate(path)]
         with torch.no_grad():
-            logits = logits_after(model, (head, relation + VOCAB.first_relation), tokens)
-        classes = VOCAB.after_relation if len(path) % 2 else VOCAB.after_entity
+            logits = logits_after(model, (head, relation + vocab.first_relation), tokens)
+        classes = vocab.after_relation if len(path) % 2 else vocab.after_entity
         if model.config.typed:
             logits = logits[classes]
             return logits.log_softmax(0).tolist()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from squire.train.schedule import learning_rate
+from squire.recipe import load_recipe
+from squire.train.schedule import Phase, learning_rate, phases
 
 
 def rates(total: int, warmup: float, peak: float = 1.0) -> list[float]:
@@ -46,3 +47,27 @@ def test_is_zero_after_the_last_step() -> None:
 
 def test_scales_with_the_peak() -> None:
     assert rates(7, 0.3, peak=0.002) == pytest.approx([0.002 * rate for rate in rates(7, 0.3)])
+
+
+# ------------------------------------------------------------------------------------------------- iterations
+
+
+def test_iteration_k_has_an_n_over_kth_of_the_epochs_at_the_lower_rate() -> None:
+    sets = ["train.iterate=true", "train.epochs=7", "train.learning_rate=0.5", "train.iterate_learning_rate=0.2"]
+    recipe = load_recipe("small", [*sets, "paths.hops=4", "model.max_hops=4"])
+    assert phases(recipe) == [
+        Phase(1, 0, 7, 0.5),
+        Phase(2, 7, 10, 0.1),
+        Phase(3, 10, 12, 0.1),
+        Phase(4, 12, 13, 0.1),
+    ]
+
+
+def test_no_iteration_is_without_an_epoch() -> None:
+    found = phases(load_recipe("small", ["train.iterate=true", "train.epochs=1"]))
+    assert [(phase.first_epoch, phase.last_epoch) for phase in found] == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("sets", [["train.iterate=false"], ["train.iterate=true", "paths.hops=1"]])
+def test_off_and_with_one_hop_there_is_one_iteration(sets: list[str]) -> None:
+    assert phases(load_recipe("small", [*sets, "train.epochs=7"])) == [Phase(1, 0, 7, 0.001)]

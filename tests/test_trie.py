@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path as File
 
@@ -15,7 +16,7 @@ from squire.errors import DataError, SettingError
 from squire.graph.store import Adjacency
 from squire.paths.paths import RANDOM, Paths
 from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import Tries, build_tries, unfold
+from squire.paths.trie import Tries, add_paths, build_tries, unfold
 
 Row = tuple[int, int, list[tuple[tuple[tuple[int, int], ...], int]]]  # head, relation, (path, weight)
 
@@ -83,6 +84,17 @@ def test_unfolding_gives_back_the_multiset(rows: list[Row], threads: int) -> Non
     assert node_prefixes(tries) == prefixes(multiset(paths))
     queries = {(head, relation) for head, relation, paths in rows if paths}
     assert tries.queries.tolist() == sorted(map(list, queries))
+
+
+@settings(max_examples=100, deadline=None)
+@given(row_lists, row_lists, st.integers(3, 4))
+def test_paths_added_to_trees_are_as_if_built_with_them(before: list[Row], more: list[Row], hops: int) -> None:
+    old, new = paths_from(before), paths_from(more, hops)
+    grown, whole = add_paths(build_tries(old), new), build_tries(Paths.concatenate([old, new]))
+    for column in fields(Tries):
+        ours, theirs = getattr(grown, column.name), getattr(whole, column.name)
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs), column.name
 
 
 @settings(max_examples=100, deadline=None)

@@ -131,7 +131,7 @@ class TrainConfig(_Section):
     section: ClassVar[str] = "train"
 
     epochs: int = 30
-    """Passes over the paths; with `iterate`, of all iterations together."""
+    """Passes over the paths: n of Algorithm 1. With `iterate`, iteration k = 2 … N adds n / k more, at least 1."""
     learning_rate: float = 5e-4
     """Peak of the schedule."""
     smoothing: float = 0.8
@@ -160,9 +160,14 @@ class TrainConfig(_Section):
     """Iterative training (Algorithm 1): add paths that begin with the model's own first hops."""
     iterate_learning_rate: float = 0.2
     """From the second iteration on, the peak is this share of `learning_rate`; the authors' code: a fifth."""
+    iterate_beam: int = 8
+    """Beginnings kept for each query, of which every new path draws one by its probability."""
+    iterate_paths: int = 6
+    """New paths for each fact and its inverse in an iteration; the paper: as many as at first (§3.4)."""
 
     def _check(self) -> None:
         self._expect_positive("epochs", "batch_nodes", "valid_queries", "valid_beam")
+        self._expect_positive("iterate_beam", "iterate_paths")
         self._expect("learning_rate", 0 < self.learning_rate <= 1, "a number above 0, at most 1")
         self._expect("smoothing", 0 < self.smoothing <= 1, "the weight of the target, above 0, at most 1")
         self._expect("mask_probability", 0 <= self.mask_probability < 1, "a share from 0 to less than 1")

@@ -54,27 +54,38 @@ def train(
         trainer = Trainer(graph, chosen, tries, out, ours)
         if is_saved and (warning := trainer.resume().warning):
             errors.print(f"[yellow]{warning}[/]", soft_wrap=True)
+        iterations = len(trainer.phases)
         columns = (
-            TextColumn("epoch {task.fields[epoch]}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}, {task.fields[speed]:,.0f} nodes/s, MRR {task.fields[mrr]}"),
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
         )  # fmt: skip
         with Progress(*columns, console=errors) as progress:
-            task = progress.add_task(
-                "", total=trainer.total_steps, completed=trainer.step, epoch=0, loss=0, speed=0, mrr="–"
-            )
+            task = progress.add_task("", total=trainer.total_steps, completed=trainer.step, numbers="")
+
+            def show(what: str, done: int, total: int, numbers: str = "") -> None:
+                progress.update(task, description=what, completed=done, total=total, numbers=numbers)
 
             def watch(now: Moment) -> None:
                 mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f}"
-                epoch, speed = now.epoch + 1, now.nodes_per_second
-                progress.update(task, completed=now.step, epoch=epoch, loss=now.loss, speed=speed, mrr=mrr)
+                numbers = f"loss {now.loss:.3f}, {now.nodes_per_second:,.0f} nodes/s, MRR {mrr}"
+                where = f"{_iteration(now.iteration, iterations)}epoch {now.epoch + 1}"
+                show(where, now.step, now.total_steps, numbers)
 
-            done = trainer.fit(watch, minutes)
+            done = trainer.fit(watch, minutes, show)
         if done:
             best = "" if trainer.best_mrr is None else f", best valid MRR {trainer.best_mrr:.3f}"
             errors.print(f"trained: {out}{best}", highlight=False, soft_wrap=True)
         else:
-            errors.print(f"stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved.", highlight=False)
+            where = _iteration(trainer.phase.iteration, iterations)
+            errors.print(
+                f"{where}stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved.", highlight=False
+            )
             errors.print(f"To go on: squire train {source} --out {out} --resume", highlight=False, soft_wrap=True)
+
+
+def _iteration(number: int, of: int) -> str:
+    """Said only where there are several."""
+    return f"iteration {number} of {of}, " if of > 1 else ""
 
 
 @contextmanager

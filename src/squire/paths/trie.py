@@ -113,16 +113,52 @@ def _mapped(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 def build_tries(paths: Paths, threads: int | None = None) -> Tries:
     """The prefix trees of all queries (h, r) of these paths; identical paths merge with their weights."""
-    threads = thread_count(threads)
+    return _build(_weighted(paths), thread_count(threads))
+
+
+def add_paths(tries: Tries, paths: Paths, threads: int | None = None) -> Tries:
+    """What `build_tries` would make of the paths in these trees and of these paths together."""
+    old = unfold(tries)
+    own = _Weighted(_keys(tries.queries)[old.query], old.relations, old.entities, old.weight)
+    hops = max(own.relations.shape[1], paths.hops)
+    parts = [part.padded(hops) for part in (own, _weighted(paths))]
+    return _build(_Weighted(*map(np.concatenate, zip(*parts, strict=True))), thread_count(threads))
+
+
+class _Weighted(NamedTuple):
+    """Paths of any queries, in any order."""
+
+    key: Offsets  # (path): of its query
+    relations: Ids  # (path, hop), then NONE
+    entities: Ids  # (path, hop), then NONE
+    weight: Ids  # (path)
+
+    def padded(self, hops: int) -> _Weighted:
+        """With columns for so many hops."""
+        more = ((0, 0), (0, hops - self.relations.shape[1]))
+        relations, entities = (np.pad(ids, more, constant_values=NONE) for ids in (self.relations, self.entities))
+        return self._replace(relations=relations, entities=entities)
+
+
+def _weighted(paths: Paths) -> _Weighted:
+    return _Weighted(_keys(paths.queries)[paths.row], paths.relations, paths.entities, paths.weight)
+
+
+def _keys(queries: Ids) -> Offsets:
+    """Head and relation as one number, sorted alike.  (query, 2 or more) -> (query)"""
+    keys: Offsets = (queries[:, 0].astype(np.int64) << 32) | queries[:, 1]
+    return keys
+
+
+def _build(paths: _Weighted, threads: int) -> Tries:
     # 1. The paths of each query side by side.
-    key = (paths.queries[:, 0].astype(np.int64) << 32) | paths.queries[:, 1]
-    key = key[paths.row]
-    members = np.argsort(key, kind="stable")
-    key = key[members]
+    members = np.argsort(paths.key, kind="stable")
+    key = paths.key[members]
     first = np.flatnonzero(np.diff(key, prepend=-1))
     offsets = np.append(first, len(key)).astype(np.int64)
     bounds = chunk_bounds(np.diff(offsets), threads)
-    path_arrays = paths.relations, paths.entities, paths.length
+    length = np.count_nonzero(paths.relations != NONE, axis=1).astype(np.int32)
+    path_arrays = paths.relations, paths.entities, length
 
     # 2. In order of their tokens, so that a path shares its prefix with the one before it.
     sizes = np.zeros(len(first) + 1, np.int64)

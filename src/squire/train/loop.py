@@ -3,7 +3,7 @@
 The order of batches depends on seed, epoch and position alone, the learning rate on the step, dropout on seed,
 step and process; so a checkpoint of weights, optimizer and position is all that a run is, and another number of
 processes may go on with it. Each has the whole model and a share of every batch; the leader alone writes and
-validates.
+validates. Iterative training is a row of such trainings, each on more paths than the one before (`iterate`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from squire.decode import Decoding
 from squire.errors import TrainingError
 from squire.evaluate.asked import Asked
 from squire.evaluate.paths import rank_by_paths
-from squire.files import BEST, LAST, METRICS, TENSORBOARD
+from squire.files import BEST, LAST, METRICS, START, TENSORBOARD, tries_file
 from squire.graph.graph import Graph
 from squire.graph.streams import replacing
 from squire.model import Transformer
@@ -45,7 +45,9 @@ from squire.steps import ModelSteps
 from squire.train.curves import Curves
 from squire.train.distributed import ALONE, Team
 from squire.train.interruptions import interruptions
-from squire.train.schedule import learning_rate
+from squire.train.iterate import Gathering
+from squire.train.prepare import Stage
+from squire.train.schedule import Phase, learning_rate, phases
 from squire.version import __version__
 
 SAVE_SECONDS = 300.0
@@ -56,7 +58,8 @@ class Moment:
     """Where training stands: what a display shows."""
 
     step: int
-    total_steps: int
+    total_steps: int  # at the end of this iteration
+    iteration: int
     epoch: int
     loss: float
     nodes_per_second: float
@@ -102,15 +105,24 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
-        masking = Masking(train.mask_probability, train.mask_with == "random")
-        negatives = Negatives.of(graph.train, train.sampled_entities)
-        self.batches = Batches(tries, self.model.vocab, train.batch_nodes, masking, train.seed, negatives)
-        self.total_steps = sum(self.batches.num_batches(epoch) for epoch in range(train.epochs))
+        self._negatives = Negatives.of(graph.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
         self._mrr: float | None = None
+        self.phases = phases(recipe)
+        self._begin(self.phases[0], tries)
 
-    def save(self, name: str = LAST) -> None:
+    def _begin(self, phase: Phase, tries: Tries) -> None:
+        """Train on these trees from here on; here may be anywhere in the phase."""
+        train = self.recipe.train
+        masking = Masking(train.mask_probability, train.mask_with == "random")
+        self.phase = phase
+        self.batches = Batches(tries, self.model.vocab, train.batch_nodes, masking, train.seed, self._negatives)
+        steps = [self.batches.num_batches(epoch) for epoch in range(phase.first_epoch, phase.last_epoch)]
+        self.first_step = self.step - self.position - sum(steps[: self.epoch - phase.first_epoch])
+        self.total_steps = self.first_step + sum(steps)
+
+    def save(self, name: str = LAST, folder: Path | None = None) -> None:
         """Everything that the run is, at this moment."""
         if not self.team.leads:
             return
@@ -119,12 +131,13 @@ class Trainer:
             "optimizer.": optimizer_tensors(self.optimizer, dict(self.model.named_parameters())),
         }
         tensors = {prefix + key: tensor for prefix, part in parts.items() for key, tensor in part.items()}
-        save_checkpoint(self.folder, name, tensors, self._state())
+        save_checkpoint(folder or self.folder, name, tensors, self._state())
 
     def _state(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe.to_dict(),
             "step": self.step,
+            "iteration": self.phase.iteration,
             "epoch": self.epoch,
             "position": self.position,
             "valid_mrr": self._mrr,
@@ -135,18 +148,22 @@ class Trainer:
     def resume(self) -> Checkpoint:
         """Go back to the last checkpoint, or to the one before it if that is damaged (then it has a warning)."""
         checkpoint = load_checkpoint(self.folder, LAST, fallback=True)
-        self.model.load_state_dict(checkpoint.part("model."))
-        load_optimizer(self.optimizer, dict(self.model.named_parameters()), checkpoint.part("optimizer."))
-        self.step, self.epoch, self.position = (checkpoint.state[key] for key in ("step", "epoch", "position"))
-        self._mrr, self.best_mrr = checkpoint.state["valid_mrr"], checkpoint.state["best_mrr"]
+        self._restore(checkpoint)
         if self.team.leads:
             self._forget_metrics_after(self.step)
         return checkpoint
 
-    def fit(self, watch: Watch, minutes: float | None = None) -> bool:
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        self.model.load_state_dict(checkpoint.part("model."))
+        load_optimizer(self.optimizer, dict(self.model.named_parameters()), checkpoint.part("optimizer."))
+        self.step, self.epoch, self.position = (checkpoint.state[key] for key in ("step", "epoch", "position"))
+        self._mrr, self.best_mrr = checkpoint.state["valid_mrr"], checkpoint.state["best_mrr"]
+
+    def fit(self, watch: Watch, minutes: float | None = None, stage: Stage = lambda *_: None) -> bool:
         """Train to the end, for so many minutes, or until Ctrl-C; saved in any case. Gives whether it is done.
 
-        In a team all stop when one is asked to; `watch` is told of the leader's moments only.
+        In a team all stop when one is asked to; `watch` is told of the leader's moments only, `stage` of how far
+        the gathering of new paths is.
         """
         ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
         if self.step == 0:
@@ -158,8 +175,8 @@ class Trainer:
             def should_stop() -> bool:
                 return self.team.any(bool(interrupted) or time.monotonic() >= ends)
 
-            while self.epoch < self.recipe.train.epochs:
-                if not self._finish_epoch(watch, should_stop, curves):
+            while self.epoch < self.phases[-1].last_epoch:
+                if not (self._enter_phase(stage, should_stop) and self._finish_epoch(watch, should_stop, curves)):
                     self.save()
                     return False
                 self.epoch, self.position = self.epoch + 1, 0
@@ -168,9 +185,32 @@ class Trainer:
                 self.save()
         return True
 
+    def _enter_phase(self, stage: Stage, should_stop: Callable[[], bool]) -> bool:
+        """Be in the phase of this epoch, with its paths. Gives False if it had to stop while gathering them."""
+        phase = next(phase for phase in self.phases if self.epoch < phase.last_epoch)
+        if phase == self.phase:
+            return True
+        if (self.epoch, self.position) == (phase.first_epoch, 0):
+            gathering = Gathering(self.graph, self.recipe, self.folder, phase.iteration, self.team)
+            self._start_from(gathering.folder)
+            if not gathering.make(self.model, stage, should_stop):
+                return False
+        self._begin(phase, Tries.load(tries_file(self.folder, phase.iteration)))
+        return True
+
+    def _start_from(self, folder: Path) -> None:
+        """Go on from the state that ended the phase before, which is kept.
+
+        So whoever comes here again gathers the same paths, be it with weights that another number of processes has
+        rounded otherwise.
+        """
+        with self.team.leader_first():
+            if not any(folder.glob(f"{START}.*")):
+                self.save(START, folder)
+        self._restore(load_checkpoint(folder, START))
+
     def _finish_epoch(self, watch: Watch, should_stop: Callable[[], bool], curves: Curves) -> bool:
         """The batches that are left of this epoch. Gives False if it had to stop before the end."""
-        train = self.recipe.train
         self.model.train()
         saved = time.monotonic()
         for batch in self.batches.epoch(self.epoch, self.position):
@@ -180,14 +220,16 @@ class Trainer:
             if began - saved >= SAVE_SECONDS:
                 self.save()
                 saved = began
-            rate = learning_rate(self.step, self.total_steps, train.learning_rate, train.warmup)
+            done, steps = self.step - self.first_step, self.total_steps - self.first_step
+            rate = learning_rate(done, steps, self.phase.peak, self.recipe.train.warmup)
             loss = self._update(batch, rate)
             self.step, self.position = self.step + 1, self.position + 1
             if self.team.leads:
                 speed = batch.tokens.numel() / max(time.monotonic() - began, 1e-9)  # of all processes
-                self._log({"step": self.step, "epoch": self.epoch, "loss": loss, "nodes_per_second": round(speed)})
+                self._log({"loss": loss, "nodes_per_second": round(speed)})
                 curves.add(self.step, loss=loss, learning_rate=rate, nodes_per_second=speed)
-                watch(Moment(self.step, self.total_steps, self.epoch, loss, speed, self._mrr))
+                now = self.step, self.total_steps, self.phase.iteration, self.epoch
+                watch(Moment(*now, loss, speed, self._mrr))
         return True
 
     def _update(self, batch: Batch, rate: float) -> float:
@@ -223,13 +265,14 @@ class Trainer:
         ranking = rank_by_paths(ModelSteps(self.model), self.graph, asked, how, train.seed)
         metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
-        self._log({"step": self.step, "epoch": self.epoch, "valid": metrics.as_dict()})
+        self._log({"valid": metrics.as_dict()})
         curves.add(self.step, valid_mrr=metrics.mrr)
         if self.best_mrr is None or metrics.mrr > self.best_mrr:
             self.best_mrr = metrics.mrr
             self.save(BEST)
 
-    def _log(self, line: dict[str, Any]) -> None:
+    def _log(self, numbers: dict[str, Any]) -> None:
+        line = {"step": self.step, "iteration": self.phase.iteration, "epoch": self.epoch, **numbers}
         with (self.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -28,7 +28,7 @@ def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file
     if recipe.paths.rules:
         rules = read_rules(rules_file, graph.names).rules if rules_file else _mine(graph, stage)
         write_rules(rules, graph.names, folder / RULES)
-        index = ClosedIndex.of(rules.take(rules.confidence >= recipe.paths.min_confidence))
+        index = _walked(rules, recipe)
     paths = sample_paths(
         graph.train,
         both_directions(graph.train.triples, graph.num_relations),
@@ -42,6 +42,15 @@ def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file
     tries = build_tries(paths)
     tries.save(folder / TRIES)
     return tries
+
+
+def rules_of(graph: Graph, recipe: Recipe, folder: Path) -> ClosedIndex | None:
+    """The rules that the paths of a prepared run follow, if any."""
+    return _walked(read_rules(folder / RULES, graph.names).rules, recipe) if recipe.paths.rules else None
+
+
+def _walked(rules: Rules, recipe: Recipe) -> ClosedIndex:
+    return ClosedIndex.of(rules.take(rules.confidence >= recipe.paths.min_confidence))
 
 
 def _mine(graph: Graph, stage: Stage) -> Rules:

@@ -1,0 +1,531 @@
+"""Algorithm 1: what is gathered is what its lines say, at any moment, in any number of processes, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import naive_beam
+import naive_paths
+import numpy as np
+import pytest
+import torch
+from graphs import make_graph
+from hypothesis import given
+from hypothesis import strategies as st
+from test_beam import model_follow
+from test_distributed import torchrun
+from test_train import SMALL, a_graph, a_recipe, a_trainer, assert_same, ignore, weights_of
+from typer.testing import CliRunner
+
+from squire.checkpoint import load_checkpoint
+from squire.cli import app
+from squire.errors import DataError
+from squire.files import LAST, METRICS, RULES, START, TRIES, iteration_folder, tries_file
+from squire.graph.store import Ids
+from squire.model import Transformer
+from squire.paths.paths import EDGE, RULE, Paths
+from squire.paths.sample import sample_paths
+from squire.paths.trie import Tries, unfold
+from squire.run import new_model
+from squire.train import iterate
+from squire.train.distributed import ALONE
+from squire.train.iterate import Facts, Gathering, draw
+from squire.train.loop import Moment
+from squire.train.prepare import prepare, rules_of
+
+TESTS = Path(__file__).parent
+ITERATE = ("train.iterate=true", "train.epochs=2", "train.iterate_beam=4", "train.iterate_paths=3")
+TWO = (*ITERATE, "train.epochs=1", "train.batch_nodes=512")  # fewer steps, since processes wait for each other
+BLOCK = 16
+Prefix = tuple[tuple[int, int], ...]  # ((relation, entity), …)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iterate, "BLOCK", BLOCK)
+    monkeypatch.setattr(iterate, "HYPOTHESES_AT_ONCE", 24)  # 6 queries together
+
+
+def silence(*_: object) -> None:
+    pass
+
+
+def never() -> bool:
+    return False
+
+
+def a_gathering(folder: Path, k: int, *overrides: str) -> Gathering:
+    """Of a run that is prepared."""
+    graph, recipe = a_graph(), a_recipe(*ITERATE, *overrides)
+    prepare(graph, recipe, folder, silence)
+    return Gathering(graph, recipe, folder, k, ALONE)
+
+
+def a_model(gathering: Gathering) -> Transformer:
+    """With opinions: far from uniform, and others for each query."""
+    torch.manual_seed(0)
+    model = new_model(gathering.graph, gathering.recipe)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval()
+
+
+def hops_of(row: Ids) -> Prefix:
+    pairs = row.reshape(-1, 2).tolist()
+    return tuple((relation, entity) for relation, entity in pairs if relation >= 0)
+
+
+# ------------------------------------------------------------------------------------------------- line 8
+
+
+def twin_draw(probabilities: list[float], uniform: float) -> int:
+    """The first at which the sum exceeds this share of all."""
+    so_far, wanted = 0.0, uniform * sum(probabilities)
+    for number, probability in enumerate(probabilities):
+        so_far += probability
+        if so_far > wanted:
+            return number
+    raise AssertionError
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 63)), max_size=9),
+)
+def test_draws_are_by_probability_within_the_query(powers: list[list[int]], drawn: list[tuple[int, int]]) -> None:
+    # Halves, quarters … have exact sums, so that not even a tie can come out otherwise.
+    owner = np.array([query for query, own in enumerate(powers) for _ in own], np.int64)
+    log_probability = -np.log(2) * np.array([power for own in powers for power in own], np.float64)
+    drawn = sorted((query % len(powers), part) for query, part in drawn)
+    query, parts = (np.array([pair[i] for pair in drawn], np.int64) for i in (0, 1))
+    found = draw(owner, log_probability, query, ((parts + 0.37) / 64)[:, None])[:, 0].tolist()
+    for (own, part), at in zip(drawn, found, strict=True):
+        if not powers[own]:
+            assert at == -1
+            continue
+        first = sum(map(len, powers[:own]))
+        probabilities = [2.0**-power for power in powers[own]]
+        assert at - first == twin_draw(probabilities, (part + 0.37) / 64)
+
+
+def test_facts_are_all_triples_and_inverses_by_query() -> None:
+    graph = a_graph()
+    facts = Facts.of(graph)
+    both = {(h, r, t) for h, r, t in graph.train.triples.tolist()}
+    both |= {(t, r + graph.num_relations, h) for h, r, t in graph.train.triples.tolist()}
+    assert [tuple(triple) for triple in facts.triples.tolist()] == sorted(both)
+    assert [tuple(query) for query in facts.queries.tolist()] == sorted({(h, r) for h, r, _ in both})
+    for query, (head, relation) in enumerate(facts.queries.tolist()):
+        own = facts.triples[facts.offsets[query] : facts.offsets[query + 1]]
+        assert {(h, r) for h, r, _ in own.tolist()} == {(head, relation)}
+    covered = [query for first, last in facts.blocks() for query in range(first, last)]
+    assert covered == list(range(len(facts.queries)))
+    assert len(facts.blocks()) > 3
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("typed", ["true", "false"])
+def test_first_hops_are_those_of_the_twin(tmp_path: Path, k: int, typed: str) -> None:
+    gathering = a_gathering(tmp_path, k, f"model.typed={typed}", "train.seed=3")
+    model, facts, train = a_model(gathering), Facts.of(gathering.graph), gathering.recipe.train
+    queries = [(head, relation) for head, relation in facts.queries.tolist()]
+    follow = model_follow(model, queries)
+    first, last = facts.blocks()[1]
+    found = gathering.draw_prefixes(model, facts, first, last)
+    low, high = facts.offsets[[first, last]]
+    seeds = np.random.SeedSequence(3, spawn_key=(k, first))  # seed, iteration and block alone
+    uniform = np.random.default_rng(seeds).random((high - low, train.iterate_paths))
+    assert found.shape == (high - low, train.iterate_paths, 2 * (k - 1))
+    assert len({hops_of(row) for own in found for row in own}) > 10  # not the same for all
+    for fact in range(low, high):
+        query = queries.index(tuple(facts.triples[fact, :2].tolist()))
+        ended = naive_beam.beam_search(follow, query, queries[query][0], train.iterate_beam, k - 1)
+        paths = [one for one in ended if len(one.path) == 2 * (k - 1)]
+        # How the model begins: the probability of the end is no part of it.
+        chances = {one.path: np.exp(one.log_probability - follow(query, one.path)[-1]) for one in paths}
+        ranked = sorted(chances, key=lambda path: -chances[path])
+        for number in range(train.iterate_paths):
+            at = twin_draw([chances[path] for path in ranked], uniform[fact - low, number])
+            assert tuple(found[fact - low, number].tolist()) == ranked[at]
+
+
+def test_where_no_hypothesis_is_so_long_there_is_no_prefix(tmp_path: Path) -> None:
+    """Who knows itself alone cannot walk two hops, since nothing is visited twice."""
+    graph, recipe = make_graph({"train": [("a", "knows", "a")]}), a_recipe(*ITERATE)
+    prepare(graph, recipe, tmp_path, silence)
+    gathering = Gathering(graph, recipe, tmp_path, 3, ALONE)
+    prefixes = gathering.draw_prefixes(a_model(gathering), Facts.of(graph), 0, 2)
+    assert prefixes.shape == (2, 3, 4)
+    assert (prefixes == -1).all()
+    paths = gathering.complete(Facts.of(graph).triples, prefixes, silence)
+    assert paths.source.tolist() == [EDGE, EDGE]
+    assert paths.weight.tolist() == [3, 3]
+
+
+# ------------------------------------------------------------------------------------------------- lines 9 to 14
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_prefixes_become_whole_paths_or_paths_found_afresh(tmp_path: Path, k: int) -> None:
+    gathering = a_gathering(tmp_path, k)
+    train, facts = gathering.graph.train, Facts.of(gathering.graph)
+    model = a_model(gathering)
+    prefixes = np.concatenate([gathering.draw_prefixes(model, facts, *block) for block in facts.blocks()])
+    prefixes[5] = -1
+    prefixes[6, 1] = -1
+    each, hops = prefixes.shape[1], gathering.recipe.paths.hops
+    paths = gathering.complete(facts.triples, prefixes, silence)
+    lacking: list[tuple[naive_paths.Edge, int]] = []
+    row = kinds = 0
+    for fact, (head, relation, tail) in enumerate(facts.triples.tolist()):
+        query, left = (head, relation, tail), 0
+        for number in range(each):
+            prefix = hops_of(prefixes[fact, number])
+            if not prefix:
+                left += 1
+                continue
+            found = naive_paths.paths_of(paths, row)
+            whole = naive_paths.search_on(train, query, prefix, hops)
+            assert found.total() == (1 if whole else 0)
+            assert set(found) <= whole
+            left += not whole
+            kinds |= 1 if whole else 2
+            row += 1
+        if left:
+            lacking.append((query, left))
+    assert kinds == 3  # both happen
+    for number, (query, left) in enumerate(lacking, start=row):
+        found = naive_paths.paths_of(paths, number)
+        assert found.total() == left
+        assert set(found) <= (naive_paths.search(train, query, hops) or {(query[1:],)})
+    assert len(paths.queries) == row + len(lacking)
+    assert paths.num_sequences == each * len(facts.triples)
+    walked = paths.source[paths.row >= row]
+    assert (walked == RULE).any()  # the run's rules guide the search (§3.3)
+    assert (paths.source[paths.row < row] != RULE).all()
+    for at in np.flatnonzero(paths.source != EDGE):
+        head, relation, tail = paths.queries[paths.row[at]].tolist()
+        assert (relation, tail) != (paths.relations[at, 0], paths.entities[at, 0]), (head, relation, tail)
+
+
+def test_a_fact_whose_prefixes_all_fail_has_paths_like_the_first_ones(tmp_path: Path) -> None:
+    gathering = a_gathering(tmp_path, 2)
+    facts = Facts.of(gathering.graph)
+    nothing = np.full((len(facts.triples), 3, 2), -1, np.int32)
+    paths = gathering.complete(facts.triples, nothing, silence)
+    rules = rules_of(gathering.graph, gathering.recipe, tmp_path)
+    seed = int(np.random.SeedSequence(0, spawn_key=(2,)).generate_state(2, np.uint64)[1])
+    afresh = sample_paths(gathering.graph.train, facts.triples, rules, per_triple=3, seed=seed)
+    assert naive_paths.multiset(paths) == naive_paths.multiset(afresh)
+    assert paths.weight.max() > 1
+
+
+def test_rules_are_those_that_the_first_paths_followed(tmp_path: Path) -> None:
+    gathering = a_gathering(tmp_path, 2)
+    index = rules_of(gathering.graph, gathering.recipe, tmp_path)
+    assert index is not None
+    assert (tmp_path / RULES).read_text().strip()
+    again = sample_paths(gathering.graph.train, Facts.of(gathering.graph).triples, index, seed=0)
+    assert (again.source == RULE).any()
+    assert rules_of(gathering.graph, a_recipe("paths.rules=false"), tmp_path) is None
+
+
+def multiset(tries: Tries) -> Counter[tuple[int, ...]]:
+    paths = unfold(tries)
+    rows = np.concatenate([tries.queries[paths.query], paths.relations, paths.entities], axis=1)
+    return Counter(dict(zip(map(tuple, rows.tolist()), paths.weight.tolist(), strict=True)))
+
+
+def test_the_trees_hold_the_old_paths_and_the_new(tmp_path: Path) -> None:
+    gathering = a_gathering(tmp_path, 2)
+    assert gathering.make(a_model(gathering), silence, never)
+    facts = Facts.of(gathering.graph)
+    parts = [np.asarray(iterate._read_part(gathering._part(*block))) for block in facts.blocks()]
+    new = gathering.complete(facts.triples, np.concatenate(parts), silence)
+    old, joined = (multiset(Tries.load(tries_file(tmp_path, k))) for k in (1, 2))
+    added = joined - old
+    assert old + added == joined
+    assert added.total() == new.num_sequences == 3 * len(facts.triples)
+    assert added == as_rows(new)
+
+
+def as_rows(paths: Paths) -> Counter[tuple[int, ...]]:
+    rows = np.concatenate([paths.queries[paths.row, :2], paths.relations, paths.entities], axis=1)
+    counted: Counter[tuple[int, ...]] = Counter()
+    for row, weight in zip(map(tuple, rows.tolist()), paths.weight.tolist(), strict=True):
+        counted[row] += weight
+    return counted
+
+
+# ------------------------------------------------------------------------------------------------- stopping
+
+
+def gathered(folder: Path, k: int = 2) -> bytes:
+    return tries_file(folder, k).read_bytes()
+
+
+def test_paths_depend_on_seed_and_iteration_and_on_nothing_else(tmp_path: Path) -> None:
+    ends: dict[str, bytes] = {}
+    for name, sets in (("a", ()), ("b", ()), ("c", ("train.seed=1",))):
+        gathering = a_gathering(tmp_path / name, 2, *sets)
+        torch.manual_seed(len(ends))
+        np.random.default_rng(len(ends))
+        gathering.make(a_model(gathering), silence, never)
+        ends[name] = gathered(tmp_path / name)
+    assert ends["a"] == ends["b"]
+    assert ends["a"] != ends["c"]
+
+
+def test_finished_blocks_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parts = (a_gathering(tmp_path / name, 2) for name in ("whole", "parts"))
+    model = a_model(whole)
+    assert whole.make(model, silence, never)
+    blocks = Facts.of(whole.graph).blocks()
+    done: list[int] = []
+    drawing = Gathering.draw_prefixes
+
+    def noted(own: Gathering, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
+        done.append(first)
+        return drawing(own, model, facts, first, last)
+
+    monkeypatch.setattr(Gathering, "draw_prefixes", noted)
+    for stop_after in (2, 5):
+        assert not parts.make(model, silence, lambda at=stop_after: len(done) >= at)  # type: ignore[misc]
+    (parts.folder / f"prefixes-{BLOCK}-{2 * BLOCK}.safetensors").unlink()
+    assert parts.make(model, silence, never)
+    firsts = [first for first, _ in blocks]
+    assert sorted(done) == sorted([*firsts, BLOCK])  # the one that was lost, again
+    assert gathered(parts.run) == gathered(whole.run)
+    assert parts.make(model, silence, never)  # all is there
+    assert len(done) == len(blocks) + 1
+
+
+def test_a_damaged_block_is_named_with_what_to_do(tmp_path: Path) -> None:
+    gathering = a_gathering(tmp_path, 2)
+    model = a_model(gathering)
+    asked: list[int] = []
+    assert not gathering.make(model, silence, lambda: asked.append(1) or len(asked) > 2)  # type: ignore[func-returns-value]
+    file = gathering.folder / f"prefixes-0-{BLOCK}.safetensors"
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(DataError, match=rf"{file}: .* damaged .* To do: remove it, then go on with --resume"):
+        gathering.make(model, silence, never)
+    file.unlink()
+    assert gathering.make(model, silence, never)
+
+
+def interrupting(what: str, at: int) -> Callable[[str, int, int], None]:
+    """A stage that is interrupted the `at`-th time it is shown."""
+    seen: list[int] = []
+
+    def stage(title: str, done: int, total: int) -> None:
+        assert 0 <= done <= total
+        if title == what:
+            seen.append(done)
+            if len(seen) == at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    return stage
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in three iterations, never stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iterate, "BLOCK", BLOCK)
+        patch.setattr(iterate, "HYPOTHESES_AT_ONCE", 24)
+        assert a_trainer(folder, *ITERATE).fit(ignore)
+    return folder
+
+
+def lines_of(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / METRICS).read_text().splitlines()]
+
+
+def assert_same_runs(one: Path, other: Path) -> None:
+    assert_same(weights_of(one), weights_of(other))
+    for k in (2, 3):
+        assert gathered(one, k) == gathered(other, k)
+    ours, theirs = ([line | {"nodes_per_second": 0} for line in lines_of(folder)] for folder in (one, other))
+    assert ours == theirs
+
+
+def test_a_run_has_its_iterations_one_after_the_other(whole: Path) -> None:
+    lines = lines_of(whole)
+    assert [line["step"] for line in lines if "loss" in line] == list(range(1, lines[-1]["step"] + 1))  # type: ignore[operator]
+    epochs = {(line["iteration"], line["epoch"]) for line in lines if "loss" in line}
+    assert sorted(epochs) == [(1, 0), (1, 1), (2, 2), (3, 3)]
+    assert [line["iteration"] for line in lines if "valid" in line] == [1, 1, 2, 3]
+    assert load_checkpoint(whole, LAST).state["iteration"] == 3
+    weights = [Tries.load(tries_file(whole, k)).end.sum() for k in (1, 2, 3)]
+    facts = len(Facts.of(a_graph()).triples)
+    assert weights == [6 * facts, 9 * facts, 12 * facts]
+
+
+def test_each_iteration_has_a_schedule_of_its_own(tmp_path: Path) -> None:
+    trainer = a_trainer(tmp_path, *ITERATE, "train.warmup=0.5")
+    rates: dict[int, list[float]] = {}
+    totals = set()
+
+    def watch(now: Moment) -> None:
+        rates.setdefault(now.iteration, []).append(trainer.optimizer.param_groups[0]["lr"])
+        totals.add((now.iteration, now.total_steps))
+
+    assert trainer.fit(watch)
+    peak, share = trainer.recipe.train.learning_rate, trainer.recipe.train.iterate_learning_rate
+    for iteration, own in rates.items():
+        top = peak * (1.0 if iteration == 1 else share)
+        assert 0.9 * top < max(own) <= top
+        assert own[0] < 0.2 * top
+        assert own[-1] < 0.2 * top
+    ends = np.cumsum([len(own) for own in rates.values()])
+    assert totals == set(zip(rates, ends.tolist(), strict=True))
+
+
+def test_stopped_anywhere_and_resumed_it_ends_bit_for_bit_the_same(whole: Path, tmp_path: Path) -> None:
+    in_two, in_three = (min(n["step"] for n in lines_of(whole) if n["iteration"] == k) for k in (2, 3))  # type: ignore[type-var]
+    stops = [("iteration 2, first hops", 1), ("iteration 2, first hops", 3), ("iteration 2, ways on", 1)]
+    stops += [("step", in_two), ("step", in_three - 1), ("iteration 3, first hops", 2), ("step", in_three + 2)]  # type: ignore[operator,list-item]
+    for what, at in stops:
+        trainer = a_trainer(tmp_path, *ITERATE)
+        if any(tmp_path.glob("last*")):
+            trainer.resume()
+
+        def watch(now: Moment, what: str = what, at: int = at) -> None:
+            if what == "step" and now.step == at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        stage = interrupting(what, at)
+        assert not trainer.fit(watch, stage=stage), what
+    trainer = a_trainer(tmp_path, *ITERATE)
+    trainer.resume()
+    assert trainer.fit(ignore)
+    assert_same_runs(whole, tmp_path)
+    # A run that is done stays as it is.
+    trainer = a_trainer(tmp_path, *ITERATE)
+    trainer.resume()
+    assert trainer.fit(ignore)
+    assert_same_runs(whole, tmp_path)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import test_iterate, test_train, squire.train.loop as loop, squire.train.iterate as iterate
+loop.SAVE_SECONDS, iterate.BLOCK, iterate.HYPOTHESES_AT_ONCE = 0.0, test_iterate.BLOCK, 24
+folder = Path(sys.argv[1])
+trainer = test_train.a_trainer(folder, *test_iterate.ITERATE)
+if any(folder.glob("last*")):
+    trainer.resume()
+def tell(now):
+    print("step", now.step, flush=True)
+def stage(what, done, total):
+    print(what, done, flush=True)
+trainer.fit(tell, stage=stage)
+print("done", flush=True)
+"""
+
+
+def test_kill_9_while_gathering_then_resume_ends_bit_for_bit_the_same(whole: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(TESTS)]
+    at = 3 * BLOCK
+    for kill_at in (
+        f"iteration 2, first hops {at}",
+        "iteration 2, paths afresh",
+        f"iteration 3, first hops {at}",
+        None,
+    ):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if kill_at is not None and line.startswith(kill_at):
+                    process.kill()
+        assert process.returncode == (0 if kill_at is None else -signal.SIGKILL), kill_at
+    assert_same_runs(whole, tmp_path)
+
+
+def test_a_lost_checkpoint_goes_back_to_the_one_that_ended_the_iteration(whole: Path, tmp_path: Path) -> None:
+    """The last file is damaged right after the paths were gathered: what was gathered fits what goes on."""
+    trainer = a_trainer(tmp_path, *ITERATE)
+    assert not trainer.fit(ignore, stage=interrupting("iteration 2, first hops", 2))
+    last = tmp_path / f"{LAST}.safetensors"
+    last.write_bytes(last.read_bytes()[:100])
+    trainer = a_trainer(tmp_path, *ITERATE)
+    assert trainer.resume().warning
+    assert trainer.fit(ignore)
+    assert_same_runs(whole, tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------- two processes
+
+
+def test_two_processes_gather_the_paths_of_one(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    trainer = a_trainer(one, *TWO)
+    assert not trainer.fit(ignore, stage=interrupting("iteration 2, first hops", 2))
+    shutil.copytree(one, two)
+    trainer = a_trainer(one, *TWO)
+    trainer.resume()
+    assert trainer.fit(ignore)
+    ended = torchrun(str(TESTS / "team_iterating.py"), str(two))
+    assert ended.returncode == 0, ended.stderr
+    # From the same weights the same paths; after a training of two, whose sums are rounded otherwise, like ones.
+    assert gathered(one) == gathered(two)
+    assert lines_of(two)[-1]["iteration"] == 3
+    drawn = [json.loads(line) for line in (two / "drawn.jsonl").read_text().splitlines()]
+    facts = Facts.of(a_graph())
+    firsts = [first for first, _ in facts.blocks()]
+    for k, left in ((2, firsts[2:]), (3, firsts)):  # two were drawn before
+        assert sorted(line["first"] for line in drawn if line["iteration"] == k) == left
+    shares = Counter(line["rank"] for line in drawn if line["iteration"] == 3)
+    assert abs(shares[0] - shares[1]) <= 1
+    assert Tries.load(tries_file(two, 3)).end.sum() == 12 * len(facts.triples)
+    assert {file.name for file in iteration_folder(two, 3).iterdir()} == {
+        file.name for file in iteration_folder(one, 3).iterdir()
+    }
+
+
+# ------------------------------------------------------------------------------------------------- the switch
+
+
+def test_off_it_is_the_first_iteration_and_nothing_else(whole: Path, tmp_path: Path) -> None:
+    assert a_trainer(tmp_path, "train.epochs=2", "train.iterate=false").fit(ignore)
+    plain, first = load_checkpoint(tmp_path, LAST), load_checkpoint(iteration_folder(whole, 2), START)
+    assert_same(plain.tensors, first.tensors)
+    assert plain.state | {"recipe": 0} == first.state | {"recipe": 0}
+    assert not any(tmp_path.glob("iteration-*"))
+    assert (tmp_path / TRIES).read_bytes() == (whole / TRIES).read_bytes()
+
+
+def test_with_paths_of_one_hop_there_is_nothing_to_iterate(tmp_path: Path) -> None:
+    for name in ("true", "false"):
+        (tmp_path / name).mkdir()
+        trainer = a_trainer(tmp_path / name, *ITERATE, f"train.iterate={name}", "paths.hops=1")
+        assert trainer.fit(ignore)
+        assert not any((tmp_path / name).glob("iteration-*"))
+    assert_same(weights_of(tmp_path / "true"), weights_of(tmp_path / "false"))
+
+
+def test_the_command_iterates_stops_and_resumes(tmp_path: Path) -> None:
+    facts, out = tmp_path / "facts.tsv", tmp_path / "run"
+    facts.write_text("".join(f"a{i % 7}\tr{i % 2}\tb{i % 5}\n" for i in range(35)))
+    sets = [part for key in (*SMALL, *ITERATE) for part in ("--set", key)]
+    runner = CliRunner()
+    first = runner.invoke(app, ["train", str(facts), "--out", str(out), *sets, "--minutes", "0"])
+    assert first.exit_code == 0, first.output
+    assert "iteration 1 of 3, stopped at step 0 of" in first.output
+    last = runner.invoke(app, ["train", str(facts), "--out", str(out), "--resume"])
+    assert last.exit_code == 0, last.output
+    assert "trained:" in last.output
+    assert [line["iteration"] for line in lines_of(out) if "loss" in line][-1] == 3
