@@ -52,7 +52,7 @@ def naive_follow(query: int, path: tuple[int, ...]) -> list[float]:
     """The run's model without any cache, led along known edges; the query is head · 1000 + edge relation."""
     train = reasoner().graph.train
     edges = set(zip(train.heads.tolist(), train.relations.tolist(), train.tails.tolist(), strict=True))
-    led = naive_beam.led_follow(unled_follow, lambda query: query // 1000, edges, 0.7)
+    led = naive_beam.led_follow(unled_follow, lambda query: query // 1000, edges, 0.9)
     return led(query, path)
 
 
@@ -277,7 +277,7 @@ def test_json_has_everything_and_reads_back() -> None:
     assert (content["head"], content["relation"], content["tail"]) == QUESTIONS[1]
     assert content["origin"] == {
         "run": str(small_run()), "step": reasoner().run.step, "graph": "made", "beam": 16, "hops": 3,
-        "aggregate": "sum", "prune": 0.0, "known_share": 0.7, "edge_ends": True, "constraint": "",
+        "aggregate": "sum", "prune": 0.0, "known_share": 0.9, "edge_ends": True, "constraint": "",
         "version": __version__,
     }  # fmt: skip
     assert len(content["answers"]) == 3
