@@ -10,7 +10,7 @@ import typer
 from rich.logging import RichHandler
 
 from squire import __version__
-from squire.cli import answer, data, evaluate, paths, plot, rules, train
+from squire.cli import answer, data, evaluate, fuse, paths, plot, rules, train
 from squire.cli.console import errors
 from squire.errors import SquireError
 
@@ -37,6 +37,7 @@ app.command(epilog="Example: squire paths world --rules rules.tsv -o paths.parqu
 app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(answer.answer)
 app.command(epilog="Example: squire evaluate runs/world --split valid")(evaluate.evaluate)
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(train.train)
+app.command(epilog="Example: squire fuse world --out runs/world")(fuse.fuse)
 app.command(epilog="Example: squire plot runs/world -o world.png")(plot.plot)
 
 

@@ -1,8 +1,9 @@
-"""`squire evaluate`: how good a run is, beside the rules and the tail frequency."""
+"""`squire evaluate`: how good a run is, by its paths or its fusion, beside the rules and the tail frequency."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -25,6 +26,10 @@ from squire.rules.apply import RuleEngine
 
 def evaluate(
     run: RunFolder,
+    ranking: Annotated[
+        Literal["paths", "fused"] | None,
+        typer.Option(help="By the model's paths, or by all evidence; else fused if 'squire fuse' was here."),
+    ] = None,
     split: Annotated[str, typer.Option(help="test, or valid while you are still choosing.")] = "test",
     side: Annotated[str, typer.Option(help="tail, as the paper does, or both for heads as well.")] = "tail",
     aggregate: AggregateOption = None,
@@ -39,31 +44,29 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Filtered MRR and Hits with 95 % intervals, by relation and category, and what the answers rest on."""
-    # Imported late: torch takes a second that no other command should wait for.
-    from squire.constraint import EdgeConstraint
-    from squire.decode import Decoding
-    from squire.evaluate.paths import rank_by_paths
-    from squire.run import Run
-
+    of_paths = {"aggregate": aggregate, "beam": beam, "prune": prune, "constraint": _named(constraint)}
+    given = [f"--{option}" for option, value in of_paths.items() if value is not None]
     with progress_bar("loading") as bar:
-        loaded = Run.load(run)
-        graph = loaded.graph
-        asked = Asked.of(graph, split, side, sample=sample, seed=seed)
-        edges = None if constraint == "none" else EdgeConstraint.of(_edges(constraint, graph), loaded.device)
-        how = Decoding.of(loaded.recipe, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
-        ours = rank_by_paths(
-            loaded.model, graph, asked, how, loaded.recipe.train.seed,
-            lambda done, total: bar.stage("paths", done, total),
-            "" if constraint == "none" else constraint,
-        )  # fmt: skip
-        engine = RuleEngine(loaded.rules, graph.train)
+        if _is_fused(run, ranking, given):
+            graph = _graph(run)
+            asked = Asked.of(graph, split, side, sample=sample, seed=seed)
+            ours, mined, more = _by_fusion(run, graph, asked, bar)
+        else:
+            loaded = _load_run(run)
+            graph = loaded.graph
+            asked = Asked.of(graph, split, side, sample=sample, seed=seed)
+            ours, mined, more = _by_paths(loaded, asked, bar, aggregate, beam, prune, constraint), loaded.rules, {}
+        engine = RuleEngine(mined, graph.train)
         rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
     rankings = [ours, rules, rank_by_frequency(graph, asked)]
     if as_json:
-        print_json(_content(ours, rankings, graph))
+        print_json({**_content(ours, rankings, graph), **more})
     else:
         _print(ours, rankings, graph, relations)
+        _print_reliability(more)
 
+
+def _by_paths(...) -> Ranking: ...
 
 def _edges(constraint: str, graph: Graph) -> Adjacency:
     """The edges of a constraint, in the ids of the run's graph; names that it does not have cannot be walked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from squire.fusion.kernels import Index, Scratch
+from squire.fusion.feature_kernels import Index, Scratch
 from squire.graph.store import Adjacency, Offsets
 
 

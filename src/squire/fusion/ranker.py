@@ -1,8 +1,8 @@
 """The ranker: from the features of a candidate to one score, fitted so that right answers lead their lists.
 
-Two small networks whose scores are averaged, each a linear part, a linear part of the relation's own, and two hidden
-layers that also see an embedding of the relation. Knows columns and relations as numbers; what a column means stands
-in the table.
+Two small networks whose scores are averaged, each a linear part, a linear part of the relation's own, and two
+hidden layers that also see an embedding of the relation. Knows columns and relations as numbers; what a column
+means stands in the table.
 """
 
 from __future__ import annotations
@@ -65,14 +65,20 @@ class Network(nn.Module):
         """(candidate, column), (candidate) -> (candidate)"""
         own = (self.own_linear(relations) * columns).sum(1)
         deep = self.layers(torch.cat([columns, self.relation(relations)], dim=1))
-        return (self.linear(columns) + deep).squeeze(1) + own
+        scores: Tensor = (self.linear(columns) + deep).squeeze(1) + own
+        return scores
 
 
 class Ranker:
     """Networks that were fitted, and how their columns are made from features."""
 
     def __init__(
-        self, table: Sequence[Feature], mean: Tensor, scale: Tensor, networks: Sequence[Network], options: RankerOptions
+        self,
+        table: Sequence[Feature],
+        mean: Tensor,
+        scale: Tensor,
+        networks: Sequence[Network],
+        options: RankerOptions,
     ) -> None:
         self.table, self.options = tuple(table), options
         self.mean, self.scale = mean, scale  # (column)
@@ -101,7 +107,11 @@ class Ranker:
 
     @classmethod
     def of(
-        cls, tensors: Mapping[str, Tensor], table: Sequence[Feature], num_edge_relations: int, options: RankerOptions
+        cls,
+        tensors: Mapping[str, Tensor],
+        table: Sequence[Feature],
+        num_edge_relations: int,
+        options: RankerOptions,
     ) -> Ranker:
         """Inverse of `tensors`."""
         columns = count_columns(table)
@@ -216,4 +226,5 @@ def _loss(network: Network, ranker: Ranker, lists: Listed, right: Offsets, chose
     scores = network(ranker.columns(lists.features[rows]), relations)
     padded = pad_sequence(scores.split(sizes.tolist()), batch_first=True, padding_value=-torch.inf)
     answers = torch.from_numpy(right[chosen] - firsts + begins)
-    return (padded.logsumexp(1) - scores[answers]).mean()
+    loss: Tensor = (padded.logsumexp(1) - scores[answers]).mean()
+    return loss

@@ -50,14 +50,14 @@ def _rule_features() -> list[Feature]:
 
 FEATURES: tuple[Feature, ...] = (
     Feature("log frequency", FREQUENCY, "log of how often t is a tail of r, plus one"),
-    Feature("frequency rank", FREQUENCY, "log of how many entities are more often a tail of r, plus one", "tails of r"),
+    Feature("frequency rank", FREQUENCY, "log of how many are more often a tail of r, plus one", "tails of r"),
     Feature("frequency", FREQUENCY, "share of t among the tails of r", log=True),
     Feature("degree", FREQUENCY, "log of the number of edges of t, plus one"),
     *_rule_features(),
-    Feature("vote", SIMILAR, "entities that share neighbours with h vote for their tails of r, by similarity", log=True),
+    Feature("vote", SIMILAR, "who shares neighbours with h votes for its tails of r, by similarity", log=True),
     Feature("vote share", SIMILAR, "the share of t in this vote", log=True),
     Feature("vote of 20", SIMILAR, "the share of t in the vote of the 20 most similar", log=True),
-    Feature("signature vote", SIMILAR, "the share of t in a vote of entities with relations like those of h", log=True),
+    Feature("signature vote", SIMILAR, "the share of t in a vote of those with relations like its own", log=True),
     Feature("edges", CONNECTIONS, "edges between h and t"),
     Feature("two steps", CONNECTIONS, "log chance that a random walk of two steps from h ends at t", NOWHERE),
     Feature("three steps", CONNECTIONS, "log chance that a random walk of three steps from h ends at t", NOWHERE),
