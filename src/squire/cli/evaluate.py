@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -11,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squire.cli.choices import AggregateOption, BeamOption, RunFolder
-from squire.cli.console import out, print_json, progress_bar
+from squire.cli.console import Bar, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.tables import HEADINGS, figures, print_metrics
 from squire.errors import SettingError
@@ -19,9 +21,11 @@ from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics
 from squire.evaluate.ranking import Ranking
+from squire.files import FUSION, GRAPH
 from squire.graph.graph import Graph
 from squire.graph.store import Adjacency
 from squire.rules.apply import RuleEngine
+from squire.rules.rule import Rules
 
 
 def evaluate(
@@ -44,29 +48,84 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Filtered MRR and Hits with 95 % intervals, by relation and category, and what the answers rest on."""
-    of_paths = {"aggregate": aggregate, "beam": beam, "prune": prune, "constraint": _named(constraint)}
-    given = [f"--{option}" for option, value in of_paths.items() if value is not None]
+    constrained = None if constraint == "none" else constraint
+    options = {"aggregate": aggregate, "beam": beam, "prune": prune, "constraint": constrained}
+    given = {name: value for name, value in options.items() if value is not None}
+
+    def ask(graph: Graph) -> Asked:
+        return Asked.of(graph, split, side, sample=sample, seed=seed)
+
     with progress_bar("loading") as bar:
-        if _is_fused(run, ranking, given):
-            graph = _graph(run)
-            asked = Asked.of(graph, split, side, sample=sample, seed=seed)
-            ours, mined, more = _by_fusion(run, graph, asked, bar)
-        else:
-            loaded = _load_run(run)
-            graph = loaded.graph
-            asked = Asked.of(graph, split, side, sample=sample, seed=seed)
-            ours, mined, more = _by_paths(loaded, asked, bar, aggregate, beam, prune, constraint), loaded.rules, {}
-        engine = RuleEngine(mined, graph.train)
+        found = (
+            _by_fusion(run, ask, bar) if _is_fused(run, ranking, list(given)) else _by_paths(run, ask, given, bar)
+        )
+        graph, asked = found.graph, found.asked
+        engine = RuleEngine(found.rules, graph.train)
         rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
-    rankings = [ours, rules, rank_by_frequency(graph, asked)]
+    rankings = [found.ranking, rules, rank_by_frequency(graph, asked)]
     if as_json:
-        print_json({**_content(ours, rankings, graph), **more})
+        print_json({**_content(found.ranking, rankings, graph), "reliability": found.reliability})
     else:
-        _print(ours, rankings, graph, relations)
-        _print_reliability(more)
+        _print(found.ranking, rankings, graph, relations)
+        for name, figures_of in found.reliability.items():
+            out.print(f"Calibration error of the {name}: {figures_of['error']:.3f}", highlight=False)
 
 
-def _by_paths(...) -> Ranking: ...
+@dataclass(frozen=True)
+class _Found:
+    """A run's own row, and what the others need."""
+
+    graph: Graph
+    asked: Asked
+    rules: Rules
+    ranking: Ranking
+    reliability: dict[str, dict[str, Any]]  # empty for paths, which say nothing of how sure they are
+
+
+def _is_fused(run: Path, ranking: str | None, given: list[str]) -> bool:
+    """Which ranking is meant, if none is named: options of paths are given for paths."""
+    there = any(run.glob(f"{FUSION}*.safetensors"))
+    if ranking == "fused" and given:
+        raise SettingError(f"--{given[0]}: is of --ranking paths only. To do: leave out one of the two.")
+    if ranking == "fused" and not there:
+        raise SettingError(f"{run}: no fusion here. To do: make one with 'squire fuse GRAPH --out {run}'.")
+    return ranking == "fused" or (ranking is None and there and not given)
+
+
+def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
+    # Imported late: torch takes a second that no other command should wait for.
+    from squire.evaluate.fused import rank_by_fusion
+    from squire.fusion.store import load_fusion
+
+    if not (run / GRAPH).exists():
+        raise SettingError(f"{run}: a fusion without its graph, {GRAPH}. To do: fit it again with 'squire fuse'.")
+    graph = Graph.load(run / GRAPH)
+    fusion, asked = load_fusion(run, graph.train), ask(graph)
+    fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("fusion", done, total))
+    return _Found(graph, asked, fusion.evidence.rules, fused.ranking, fused.reliability_figures())
+
+
+def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], bar: Bar) -> _Found:
+    # Imported late: torch takes a second that no other command should wait for.
+    from squire.constraint import EdgeConstraint
+    from squire.decode import Decoding
+    from squire.evaluate.paths import rank_by_paths
+    from squire.run import Run
+
+    loaded = Run.load(run)
+    graph, asked = loaded.graph, ask(loaded.graph)
+    constraint = given.get("constraint")
+    edges = EdgeConstraint.of(_edges(constraint, graph), loaded.device) if constraint else None
+    how = Decoding.of(
+        loaded.recipe, **{"aggregate": None, "beam": None, "prune": None, **given, "constraint": edges}
+    )
+    ranking = rank_by_paths(
+        loaded.model, graph, asked, how, loaded.recipe.train.seed,
+        lambda done, total: bar.stage("paths", done, total),
+        constraint or "",
+    )  # fmt: skip
+    return _Found(graph, asked, loaded.rules, ranking, {})
+
 
 def _edges(constraint: str, graph: Graph) -> Adjacency:
     """The edges of a constraint, in the ids of the run's graph; names that it does not have cannot be walked."""
@@ -104,8 +163,9 @@ def _print(ours: Ranking, rankings: list[Ranking], graph: Graph, relations: int)
     _print_parts("relation", dict(list(by_relation.items())[:relations]))
     if len(by_relation) > relations > 0:
         out.print(Text(f"{len(by_relation) - relations} more relations with --json", "dim"))
-    shares = ", ".join(f"{share:.0%} {grade}" for grade, share in ours.grade_shares().items())
-    out.print(f"Evidence of the first ten answers: {shares}", highlight=False)
+    if ours.grades is not None:
+        shares = ", ".join(f"{share:.0%} {grade}" for grade, share in ours.grade_shares().items())
+        out.print(f"Evidence of the first ten answers: {shares}", highlight=False)
 
 
 def _print_parts(kind: str, rows: dict[str, Metrics]) -> None:

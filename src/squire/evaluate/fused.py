@@ -25,7 +25,7 @@ class Fused:
     ranking: Ranking
     reliability: dict[str, Reliability]  # "first 1", "first 10"
 
-    def as_dict(self) -> dict[str, object]:
+    def reliability_figures(self) -> dict[str, dict[str, object]]:
         return {name: reliability.as_dict() for name, reliability in self.reliability.items()}
 
 
