@@ -56,9 +56,8 @@ def evaluate(
         return Asked.of(graph, split, side, sample=sample, seed=seed)
 
     with progress_bar("loading") as bar:
-        found = (
-            _by_fusion(run, ask, bar) if _is_fused(run, ranking, list(given)) else _by_paths(run, ask, given, bar)
-        )
+        is_fused = _is_fused(run, ranking, list(given))
+        found = _by_fusion(run, ask, bar) if is_fused else _by_paths(run, ask, given, bar)
         graph, asked = found.graph, found.asked
         engine = RuleEngine(found.rules, graph.train)
         rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
@@ -116,9 +115,7 @@ def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], b
     graph, asked = loaded.graph, ask(loaded.graph)
     constraint = given.get("constraint")
     edges = EdgeConstraint.of(_edges(constraint, graph), loaded.device) if constraint else None
-    how = Decoding.of(
-        loaded.recipe, **{"aggregate": None, "beam": None, "prune": None, **given, "constraint": edges}
-    )
+    how = Decoding.of(loaded.recipe, **{**given, "constraint": edges})
     ranking = rank_by_paths(
         loaded.model, graph, asked, how, loaded.recipe.train.seed,
         lambda done, total: bar.stage("paths", done, total),

@@ -56,7 +56,7 @@ def rank_by_fusion(
 
 
 def _first(block: Ranked, own: slice, candidates: Ids, known: Ids, true: Ids) -> tuple[Floats, Bools]:
-    """Confidence and truth of the first answers: true is what the split has; others that are known do not count."""
+    """Confidence and truth of the first answers: true is what the split has; other known ones do not count."""
     is_true = np.isin(candidates, true)
     counts = np.flatnonzero(is_true | ~np.isin(candidates, known))
     order = counts[np.argsort(-block.scores[own][counts], kind="stable")][: max(SHOWN)]
