@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from squire.fusion.features import Evidence, Listed
 from squire.fusion.fit import Fusion, fit_fusion
 from squire.fusion.ranker import RankerOptions, fit_ranker
 from squire.fusion.store import has_fusion, load_fusion, save_fusion
-from squire.fusion.table import COLUMN, FEATURES, PATHS, Feature, Features
+from squire.fusion.table import COLUMN, FEATURES, PATHS, Feature, Features, absent
 from squire.graph.graph import Graph
 from squire.graph.store import Adjacency
 from squire.rules.mine import MiningOptions
@@ -52,12 +53,12 @@ def test_a_ranker_finds_the_column_that_tells_right_from_wrong() -> None:
     sizes = rng.integers(2, 9, 200)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     features = rng.normal(size=(offsets[-1], 2)).astype(np.float32)
-    right = np.array([a + np.argmin(features[a:b, 1]) for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+    right = np.array([a + np.argmin(features[a:b, 1]) for a, b in pairwise(offsets.tolist())])
     table = (Feature("noise", "rules", ""), Feature("truth", "rules", "", log=True))
     lists = Listed(np.zeros((200, 2), np.int32), offsets, np.arange(offsets[-1], dtype=np.int32), features)
     ranker = fit_ranker(lists, right, table, 2, options=replace(SMALL, epochs=10))
     scores = ranker.scores(features, np.zeros(len(features), np.int32))
-    first = [a + np.argmax(scores[a:b]) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    first = [a + np.argmax(scores[a:b]) for a, b in pairwise(offsets.tolist())]
     assert np.mean(first == right) > 0.9
 
 
@@ -91,8 +92,6 @@ def test_sources_add_up(fitted: tuple[Graph, Fusion]) -> None:
     (ranked,) = fusion.rank(graph.valid[:3, :2])
     shares = fusion.sources(ranked.listed)
     assert set(shares) == {"frequency", "rules", "similar entities", "connections", "tail similarity"}
-    from squire.fusion.table import absent
-
     relations = ranked.listed.queries[ranked.listed.query, 1]
     nothing = fusion.ranker.scores(absent(ranked.listed.features, FEATURES), relations)
     assert sum(shares.values()) == pytest.approx(ranked.scores - nothing, abs=1e-5)
