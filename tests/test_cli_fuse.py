@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from squire.cli import app
+from squire.cli.console import Bar
 from squire.errors import SettingError, SquireError
+from squire.fusion.store import has_fusion
 
 
 def run(*arguments: object, fails_with: type[SquireError] | None = None) -> str:
@@ -70,3 +72,19 @@ def test_the_folder_of_another_graph_is_refused(fused: Path) -> None:
     before = sorted(file.name for file in fused.iterdir())
     assert "holds another graph" in run("fuse", "world", "--out", fused, fails_with=SettingError)
     assert sorted(file.name for file in fused.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "when", ["bodies of length 3", "evidence for hidden facts", "fitting the ranker", "calibrating"]
+)
+def test_ctrl_c_leaves_no_half_fusion(
+    when: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Bar, title: str, done: int, total: int | None) -> None:
+        if title == when:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "stage", interrupt)
+    result = CliRunner().invoke(app, ["fuse", str(folder), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 130
+    assert not has_fusion(tmp_path / "run")
