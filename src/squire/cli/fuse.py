@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
 from squire.files import GRAPH
 from squire.graph.graph import Graph
 from squire.train.lock import locked
+
+if TYPE_CHECKING:
+    from squire.fusion.fit import About
 
 
 def fuse(
@@ -51,9 +54,13 @@ def fuse(
             engine = RuleEngine(fusion.evidence.rules, graph.train)
             rules = rank_by_rules(graph, asked, engine, progress=lambda done, all: bar.stage("rules", done, all))
             rows = [fused.ranking.metrics(), rules.metrics(), rank_by_frequency(graph, asked).metrics()]
-    about = fusion.about
     if len(graph.valid):
         print_metrics(rows, f"{graph.name}, valid, tail")
+    _print_about(fusion.about)
+    errors.print(f"fused in {seconds:.0f} s: {file}", highlight=False, soft_wrap=True)
+
+
+def _print_about(about: About) -> None:
     out.print(
         f"Learned from {about.lists:,} of {about.questions:,} questions about hidden train facts, in "
         f"{about.folds_asked} of {about.folds} parts.",
@@ -61,7 +68,6 @@ def fuse(
     )
     if about.unlinked:
         out.print("No valid pair has an edge in train, so linked pairs are neither asked about nor proposed.")
-    errors.print(f"fused in {seconds:.0f} s: {file}", highlight=False, soft_wrap=True)
 
 
 def _check_folder(folder: Path, graph: Graph) -> None:

@@ -93,29 +93,14 @@ def fit_fusion(
     def evidence_of(adjacency: Adjacency) -> Evidence:
         return Evidence(adjacency, _mine(adjacency, mining, stage), unlinked, make_scorers(adjacency))
 
-    parts: list[Listed] = []
-    rights: list[Offsets] = []
-    asked = 0
-    for remaining, hidden in hide(graph.train, folds, seed, unlinked):
-        if asked >= ENOUGH:
-            break
-        questions = both_sides(_some(hidden, (ENOUGH - asked) // 2, seed), graph.num_relations)
-        lists, right = _lessons(evidence_of(remaining), questions, graph.train, mining.threads, stage)
-        rights.append(right + sum(len(part.candidates) for part in parts))
-        parts.append(lists)
-        asked += len(questions)
-    if not sum(len(part) for part in parts):
-        raise SettingError(
-            f"{graph.name}: too small for a fusion: no train fact can be hidden and found again. To do: use the "
-            "rules, 'squire mine'."
-        )
+    lessons = _lessons(graph, hide(graph.train, folds, seed, unlinked), evidence_of, seed, mining.threads, stage)
     evidence = evidence_of(graph.train)
     ranker = fit_ranker(
-        Listed.join(parts), np.concatenate(rights), evidence.table, 2 * graph.num_relations, seed, options,
+        lessons.lists, lessons.right, evidence.table, 2 * graph.num_relations, seed, options,
         lambda done, total: stage("fitting the ranker", done, total),
     )  # fmt: skip
     facts = {key: value for key, value in asdict(mining).items() if key != "threads"}  # which changes nothing
-    about = About(seed, folds, len(parts), asked, sum(len(part) for part in parts), unlinked, facts)
+    about = About(seed, folds, lessons.folds, lessons.questions, len(lessons.lists), unlinked, facts)
     chance, is_true = held_out_answers(evidence, ranker, graph, seed, mining.threads, stage)
     return Fusion(evidence, ranker, Calibration.fit(chance, is_true), about)
 
@@ -139,26 +124,58 @@ def _some(rows: Ids, most: int, seed: int) -> Ids:
     return rows[np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))]
 
 
+@dataclass(frozen=True)
+class _Lessons:
+    """What a ranker learns from: lists of candidates with a right one."""
+
+    lists: Listed
+    right: Offsets  # (list): its position among all candidates
+    questions: int  # asked; those whose answer is no candidate teach nothing
+    folds: int
+
+
 def _lessons(
-    evidence: Evidence, asked: Ids, known: Adjacency, threads: int | None, stage: Stage
-) -> tuple[Listed, Offsets]:
-    """Lists of the questions whose answer is a candidate, and where it stands; without other known answers."""
-    lists, rights, done = [], [np.empty(0, np.int64)], 0
-    total = 0
+    graph: Graph,
+    parts: list[tuple[Adjacency, Ids]],
+    evidence_of: Callable[[Adjacency], Evidence],
+    seed: int,
+    threads: int | None,
+    stage: Stage,
+) -> _Lessons:
+    """Ask about what is hidden, one part after the other until there are enough questions."""
+    lists: list[Listed] = []
+    questions, folds = 0, 0
+    for remaining, hidden in parts:
+        if questions >= ENOUGH:
+            break
+        asked = both_sides(_some(hidden, (ENOUGH - questions) // 2, seed), graph.num_relations)
+        lists += _taught(evidence_of(remaining), asked, graph.train, threads, stage)
+        questions, folds = questions + len(asked), folds + 1
+    if not any(len(some) for some in lists):
+        raise SettingError(
+            f"{graph.name}: too small for a fusion: no train fact can be hidden and found again. To do: use the "
+            "rules, 'squire mine'."
+        )
+    joined = Listed.join(lists)
+    asked_of = joined.queries[joined.query]
+    right = np.flatnonzero(graph.train.contains_each(asked_of[:, 0], asked_of[:, 1], joined.candidates))
+    return _Lessons(joined, right, questions, folds)
+
+
+def _taught(
+    evidence: Evidence, asked: Ids, train: Adjacency, threads: int | None, stage: Stage
+) -> Iterator[Listed]:
+    """Lists of the questions whose answer is a candidate; other answers that are known are left out of them."""
+    done = 0
     for listed in evidence.stream(np.ascontiguousarray(asked[:, :2]), threads):
         question = asked[done : done + len(listed)][listed.query]  # (candidate, 3)
         right = listed.candidates == question[:, 2]
-        is_known = known.contains_each(question[:, 0], question[:, 1], listed.candidates)
+        is_known = train.contains_each(question[:, 0], question[:, 1], listed.candidates)
         found = np.bincount(listed.query[right], minlength=len(listed)) > 0
         kept = np.flatnonzero((right | ~is_known) & found[listed.query])
-        lists.append(listed.take(kept).only(np.flatnonzero(found)))
-        rights.append(np.flatnonzero(right[kept]) + total)
-        total += len(kept)
+        yield listed.take(kept).only(np.flatnonzero(found))
         done += len(listed)
         stage("evidence for hidden facts", done, len(asked))
-    if not lists:
-        lists.append(evidence.describe(np.empty((0, 2), np.int32)))
-    return Listed.join(lists), np.concatenate(rights)
 
 
 def held_out_answers(

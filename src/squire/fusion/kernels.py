@@ -102,8 +102,8 @@ def _leave(r: int, index: Index, s: Scratch) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, float, float]:
-    """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
+def _similar(h: int, index: Index, s: Scratch) -> int:
+    """How alike those are to h that share a neighbour with it and have the relation. Gives their number."""
     num_relations = len(index.loops) // 2
     similar = s.touched[0]
     count = 0
@@ -121,6 +121,14 @@ def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, 
                     similar[count] = m
                     count += 1
                 s.similarity[m] += weight * index.scale[h] * index.scale[m]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, float, float]:
+    """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
+    similar = s.touched[0]
+    count = _similar(h, index, s)
     close = 0
     for i in range(count):
         close = keep_best(s.similarity[similar[i]], similar[i], sizes.voters, close, s.best_score, s.best)
