@@ -17,7 +17,7 @@ from squire.evaluate.baselines import rank_by_frequency
 from squire.evaluate.fused import rank_by_fusion
 from squire.evaluate.ranks import realistic_rank
 from squire.files import FUSION
-from squire.fusion.features import Evidence, Listed
+from squire.fusion.features import Listed
 from squire.fusion.fit import Fusion, fit_fusion
 from squire.fusion.ranker import RankerOptions, fit_ranker
 from squire.fusion.store import has_fusion, load_fusion, save_fusion
@@ -178,11 +178,18 @@ def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph,
     assert not linked.about.unlinked
 
 
-def test_candidates_do_not_depend_on_what_is_held_out() -> None:
-    # Evidence is made of edges and rules only: there is nothing that could tell it an answer.
-    graph = families()
-    evidence = fit_fusion(graph, MINING, options=SMALL).evidence
-    blind = Evidence(graph.train, evidence.rules)
-    one, other = (e.describe(np.ascontiguousarray(graph.test[:, :2])) for e in (evidence, blind))
-    assert np.array_equal(one.candidates, other.candidates)
-    assert np.array_equal(one.features, other.features)
+def test_nothing_becomes_a_candidate_for_being_the_answer(fitted: tuple[Graph, Fusion]) -> None:
+    graph, fusion = fitted
+    asked = Asked.of(graph, "test")
+    (listed,) = (ranked.listed for ranked in fusion.rank(asked.queries[:, :2]))
+    # The same questions with other answers: the head itself, which this relation never links to itself, and one
+    # that nobody would name. Both tie behind all candidates, which are those of before.
+    town = graph.names.entity("town 0")
+    for answers in (asked.queries[:, 0], np.full(len(asked.queries), town, np.int32)):
+        queries = np.column_stack([asked.queries[:, :2], answers])
+        ranks = rank_by_fusion(fusion, graph, replace(asked, queries=queries, known=graph.train)).ranking.ranks
+        for query, (head, relation, answer) in enumerate(queries.tolist()):
+            candidates = listed.candidates[listed.of(query)]
+            assert answer not in candidates
+            unreached = graph.num_entities - len(candidates) - len(graph.train.tails_of(head, relation))
+            assert ranks[query] == len(candidates) + (1 + unreached) / 2

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from squire.cli.choices import AggregateOption, BeamOption, RunFolder
+from squire.cli.choices import AggregateOption, BeamOption
 from squire.cli.console import Bar, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.tables import HEADINGS, figures, print_metrics
@@ -29,7 +29,7 @@ from squire.rules.rule import Rules
 
 
 def evaluate(
-    run: RunFolder,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of 'squire train' or 'squire fuse'.")],
     ranking: Annotated[
         Literal["paths", "fused"] | None,
         typer.Option(help="By the model's paths, or by all evidence; else fused if 'squire fuse' was here."),
