@@ -9,6 +9,7 @@ TRIES = "tries.safetensors"
 LAST, BEST = "last", "best"  # checkpoints, by their names: the last state, and the best by valid
 METRICS = "metrics.jsonl"  # one line a step, and one a validation
 TENSORBOARD = "tensorboard"  # the same for TensorBoard, where it is installed
+FUSION = "fusion"  # a checkpoint too: the ranker over all evidence
 LOCK = "lock"  # held while a process trains in the folder
 START = "start"  # in the folder of an iteration: the checkpoint that ended the iteration before
 

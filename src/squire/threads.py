@@ -34,3 +34,20 @@ def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator
                 yield number.pop(future), future.result()  # dropped: a stage may have millions of results
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterator[Result]:
+    """The results of `task(0)` … `task(count - 1)`, in order.
+
+    A few tasks ahead keep the threads busy; all of them at once would fill the memory.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        ahead = [pool.submit(task, i) for i in range(min(count, 2 * threads))]
+        try:
+            for i in range(count):
+                result = ahead.pop(0).result()
+                if i + 2 * threads < count:
+                    ahead.append(pool.submit(task, i + 2 * threads))
+                yield result
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,16 +1,19 @@
-"""`squire evaluate`: how good a run is, beside the rules and the tail frequency."""
+"""`squire evaluate`: how good a run is, by its paths or its fusion, beside the rules and the tail frequency."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from squire.cli.choices import AggregateOption, BeamOption, RunFolder
-from squire.cli.console import errors, out, print_json, progress_bar
+from squire.cli.choices import AggregateOption, BeamOption
+from squire.cli.console import Bar, errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.tables import HEADINGS, figures, print_metrics
 from squire.errors import SettingError
@@ -18,13 +21,19 @@ from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics
 from squire.evaluate.ranking import Ranking
+from squire.files import FUSION, GRAPH
 from squire.graph.graph import Graph
 from squire.graph.store import Adjacency
 from squire.rules.apply import RuleEngine
+from squire.rules.rule import Rules
 
 
 def evaluate(
-    run: RunFolder,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of 'squire train' or 'squire fuse'.")],
+    ranking: Annotated[
+        Literal["paths", "fused"] | None,
+        typer.Option(help="By the model's paths, or by all evidence; else fused if 'squire fuse' was here."),
+    ] = None,
     split: Annotated[str, typer.Option(help="test, or valid while you are still choosing.")] = "test",
     side: Annotated[str, typer.Option(help="tail, as the paper does, or both for heads as well.")] = "tail",
     aggregate: AggregateOption = None,
@@ -39,35 +48,85 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Filtered MRR and Hits with 95 % intervals, by relation and category, and what the answers rest on."""
+    constrained = None if constraint == "none" else constraint
+    options = {"aggregate": aggregate, "beam": beam, "prune": prune, "constraint": constrained}
+    given = {name: value for name, value in options.items() if value is not None}
+
+    def ask(graph: Graph) -> Asked:
+        return Asked.of(graph, split, side, sample=sample, seed=seed)
+
+    with progress_bar("loading") as bar:
+        is_fused = _is_fused(run, ranking, list(given))
+        found = _by_fusion(run, ask, bar) if is_fused else _by_paths(run, ask, given, bar)
+        graph, asked = found.graph, found.asked
+        engine = RuleEngine(found.rules, graph.train)
+        rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
+    if not len(found.rules):
+        errors.print("[yellow]this run has no rules:[/] the rules row is the tail frequency alone")
+    rankings = [found.ranking, rules, rank_by_frequency(graph, asked)]
+    if as_json:
+        content = _content(found.ranking, rankings, graph)
+        print_json({"run": str(run), **found.about, **content, "reliability": found.reliability})
+    else:
+        _print(found.ranking, rankings, graph, relations)
+        for name, figures_of in found.reliability.items():
+            out.print(f"Calibration error of the {name}: {figures_of['error']:.3f}", highlight=False)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A run's own row, and what the others need."""
+
+    graph: Graph
+    asked: Asked
+    rules: Rules
+    ranking: Ranking
+    reliability: dict[str, dict[str, Any]]  # empty for paths, which say nothing of how sure they are
+    about: dict[str, Any]  # what else JSON tells of the run
+
+
+def _is_fused(run: Path, ranking: str | None, given: list[str]) -> bool:
+    """Which ranking is meant, if none is named: options of paths are given for paths."""
+    there = any(run.glob(f"{FUSION}*.safetensors"))
+    if ranking == "fused" and given:
+        raise SettingError(f"--{given[0]}: is of --ranking paths only. To do: leave out one of the two.")
+    if ranking == "fused" and not there:
+        raise SettingError(f"{run}: no fusion here. To do: make one with 'squire fuse GRAPH --out {run}'.")
+    return ranking == "fused" or (ranking is None and there and not given)
+
+
+def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
+    # Imported late: torch takes a second that no other command should wait for.
+    from squire.evaluate.fused import rank_by_fusion
+    from squire.fusion.store import load_fusion
+
+    if not (run / GRAPH).exists():
+        raise SettingError(f"{run}: a fusion without its graph, {GRAPH}. To do: fit it again with 'squire fuse'.")
+    graph = Graph.load(run / GRAPH)
+    fusion, asked = load_fusion(run, graph.train), ask(graph)
+    fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("fusion", done, total))
+    return _Found(graph, asked, fusion.evidence.rules, fused.ranking, fused.reliability_figures(), {})
+
+
+def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
     from squire.constraint import EdgeConstraint
     from squire.decode import Decoding
     from squire.evaluate.paths import rank_by_paths
     from squire.run import Run
 
-    with progress_bar("loading") as bar:
-        loaded = Run.load(run)
-        graph, recipe = loaded.graph, loaded.recipe
-        asked = Asked.of(graph, split, side, sample=sample, seed=seed)
-        edges = None
-        if constraint != "none":
-            adjacency, name = _edges(constraint, graph)
-            edges = EdgeConstraint.of(adjacency, loaded.device, name=name)
-        how = Decoding.of(recipe, loaded.known, beam=beam, aggregate=aggregate, prune=prune, constraint=edges)
-        ours = rank_by_paths(
-            loaded.steps, graph, asked, how, recipe.train.seed,
-            lambda done, total: bar.stage("paths", done, total),
-        )  # fmt: skip
-        engine = RuleEngine(loaded.rules, graph.train)
-        rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
-    if not len(loaded.rules):
-        errors.print("[yellow]this run has no rules:[/] the rules row is the tail frequency alone")
-    rankings = [ours, rules, rank_by_frequency(graph, asked)]
-    if as_json:
-        about = {"run": str(run), "step": loaded.step, "recipe": recipe.to_dict()}
-        print_json({**about, **_content(ours, rankings, graph)})
-    else:
-        _print(ours, rankings, graph, relations)
+    loaded = Run.load(run)
+    graph, asked, edges = loaded.graph, ask(loaded.graph), None
+    if constraint := given.get("constraint"):
+        adjacency, name = _edges(constraint, graph)
+        edges = EdgeConstraint.of(adjacency, loaded.device, name=name)
+    how = Decoding.of(loaded.recipe, loaded.known, **{**given, "constraint": edges})
+    ranking = rank_by_paths(
+        loaded.steps, graph, asked, how, loaded.recipe.train.seed,
+        lambda done, total: bar.stage("paths", done, total),
+    )  # fmt: skip
+    about = {"step": loaded.step, "recipe": loaded.recipe.to_dict()}
+    return _Found(graph, asked, loaded.rules, ranking, {}, about)
 
 
 def _edges(constraint: str, graph: Graph) -> tuple[Adjacency, str]:
@@ -100,8 +159,9 @@ def _print(ours: Ranking, rankings: list[Ranking], graph: Graph, relations: int)
     _print_parts("relation", dict(list(by_relation.items())[:relations]))
     if len(by_relation) > relations > 0:
         out.print(Text(f"{len(by_relation) - relations} more relations with --json", "dim"))
-    shares = ", ".join(f"{share:.0%} {grade}" for grade, share in ours.grade_shares().items())
-    out.print(f"Evidence of the first ten new answers: {shares}", highlight=False)
+    if ours.grades is not None:
+        shares = ", ".join(f"{share:.0%} {grade}" for grade, share in ours.grade_shares().items())
+        out.print(f"Evidence of the first ten new answers: {shares}", highlight=False)
 
 
 def _print_parts(kind: str, rows: dict[str, Metrics]) -> None:

@@ -1,0 +1,78 @@
+"""`squire fuse`: fit the ranker over all evidence, and say what it is worth on valid."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from squire.cli.console import errors, out, progress_bar
+from squire.cli.data import Source, open_graph
+from squire.cli.tables import print_metrics
+from squire.errors import SettingError
+from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
+from squire.files import GRAPH
+from squire.graph.graph import Graph
+from squire.train.lock import locked
+
+if TYPE_CHECKING:
+    from squire.fusion.fit import About
+
+
+def fuse(
+    source: Source,
+    folder: Annotated[
+        Path, typer.Option("--out", help="A run folder of 'squire train' on this graph, or a new folder.")
+    ],
+    folds: Annotated[
+        int | None, typer.Option(min=2, help="Parts into which train is divided; by default five or more.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the hidden parts and of the ranker.")] = 0,
+) -> None:
+    """Fit a ranker that weighs rules, frequency, similar entities and connections together."""
+    # Imported late: torch takes a second that no other command should wait for.
+    from squire.evaluate.fused import rank_by_fusion
+    from squire.fusion.fit import fit_fusion
+    from squire.fusion.store import save_fusion
+    from squire.rules.apply import RuleEngine
+
+    graph = open_graph(source)
+    began = time.perf_counter()
+    with locked(folder), progress_bar("fusing") as bar:
+        _check_folder(folder, graph)
+        fusion = fit_fusion(graph, seed=seed, folds=folds, progress=bar.stage)
+        if not (folder / GRAPH).exists():
+            graph.save(folder / GRAPH)
+        file = save_fusion(fusion, folder)
+        seconds = time.perf_counter() - began
+        if len(graph.valid):
+            asked = Asked.of(graph, "valid")
+            fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("valid", done, total))
+            engine = RuleEngine(fusion.evidence.rules, graph.train)
+            rules = rank_by_rules(graph, asked, engine, progress=lambda done, all: bar.stage("rules", done, all))
+            rows = [fused.ranking.metrics(), rules.metrics(), rank_by_frequency(graph, asked).metrics()]
+    if len(graph.valid):
+        print_metrics(rows, f"{graph.name}, valid, tail")
+    _print_about(fusion.about)
+    errors.print(f"fused in {seconds:.0f} s: {file}", highlight=False, soft_wrap=True)
+
+
+def _print_about(about: About) -> None:
+    out.print(
+        f"Learned from {about.lists:,} of {about.questions:,} questions about hidden train facts, in "
+        f"{about.folds_asked} of {about.folds} parts.",
+        highlight=False,
+    )
+    if about.unlinked:
+        out.print("No valid pair has an edge in train, so linked pairs are neither asked about nor proposed.")
+
+
+def _check_folder(folder: Path, graph: Graph) -> None:
+    """A run folder has its own graph, whose ids must be ours."""
+    if (folder / GRAPH).exists() and Graph.load(folder / GRAPH) != graph:
+        raise SettingError(
+            f"--out {folder}: holds another graph. To do: choose another folder, or fuse {folder / GRAPH}."
+        )

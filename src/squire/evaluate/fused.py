@@ -1,0 +1,71 @@
+"""How well a fusion ranks answers, and how far its confidences can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from squire.evaluate.asked import Asked
+from squire.evaluate.ranking import Ranking
+from squire.evaluate.ranks import realistic_rank
+from squire.fusion.calibrate import Bools, Floats, Reliability
+from squire.fusion.fit import Fusion, Ranked
+from squire.graph.graph import Graph
+from squire.graph.store import Ids
+
+SHOWN = (1, 10)  # the first answer, and as many as a user looks at
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Ranks, and the reliability of the confidences of the first answers."""
+
+    ranking: Ranking
+    reliability: dict[str, Reliability]  # "first 1", "first 10"
+
+    def reliability_figures(self) -> dict[str, dict[str, object]]:
+        return {name: reliability.as_dict() for name, reliability in self.reliability.items()}
+
+
+def rank_by_fusion(
+    fusion: Fusion, graph: Graph, asked: Asked, progress: Callable[[int, int], None] | None = None
+) -> Fused:
+    """Filtered ranks with realistic ties; what is no candidate ties behind all that are."""
+    ranks: list[float] = []
+    shown: list[tuple[Floats, Bools]] = []  # of each question the first answers
+    split = graph.known(asked.split)
+    is_new = np.zeros(len(asked.queries), bool)  # answers are judged once, however often a question is asked
+    is_new[np.unique(asked.queries[:, :2], axis=0, return_index=True)[1]] = True
+    for block in fusion.rank(asked.queries[:, :2]):
+        queries = asked.queries[len(ranks) : len(ranks) + len(block.listed)]
+        for query, (head, relation, answer) in enumerate(queries.tolist()):
+            own, known = block.listed.of(query), asked.known.tails_of(head, relation)
+            candidates = block.listed.candidates[own]
+            if is_new[len(ranks)]:
+                shown.append(_first(block, own, candidates, known, split.tails_of(head, relation)))
+            scores = np.full(graph.num_entities, -np.inf)
+            scores[candidates] = block.scores[own]
+            ranks.append(realistic_rank(scores, answer, known))
+        if progress:
+            progress(len(ranks), len(asked.queries))
+    networks, seed = len(fusion.ranker.networks), fusion.about.seed
+    signature = asked.signature("fused", aggregation=f"mlp{networks}", seed=str(seed))
+    return Fused(Ranking(signature, asked.queries, np.array(ranks)), _reliability(shown))
+
+
+def _first(block: Ranked, own: slice, candidates: Ids, known: Ids, true: Ids) -> tuple[Floats, Bools]:
+    """Confidence and truth of the first answers: true is what the split has; other known ones do not count."""
+    is_true = np.isin(candidates, true)
+    counts = np.flatnonzero(is_true | ~np.isin(candidates, known))
+    order = counts[np.argsort(-block.scores[own][counts], kind="stable")][: max(SHOWN)]
+    return block.confidence[own][order], is_true[order]
+
+
+def _reliability(shown: list[tuple[Floats, Bools]]) -> dict[str, Reliability]:
+    out = {}
+    for most in SHOWN:
+        confidence, is_true = (np.concatenate([part[i][:most] for part in shown]) for i in range(2))
+        out[f"first {most}"] = Reliability.of(confidence, is_true)
+    return out

@@ -1,0 +1,108 @@
+"""From what the ranker says to how often that was true: a rising map, fitted on valid, checked elsewhere.
+
+Isotonic regression of the truth on the chance that the softmax over a list gives an answer. Knows chances and
+truths. A confidence holds for questions like those it was fitted on, of which each has an answer that the graph
+lacks; what is true but in no held-out triple counted as false.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+CELL = 25  # answers that a step of the map rests on at least
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A map by its knots, straight in between."""
+
+    chance: Floats  # (knot), rising
+    truth: Floats  # (knot): share of such answers that were true, never falling
+    count: Floats  # (knot): answers that it rests on; 0 if nothing was there to fit
+
+    @classmethod
+    def fit(cls, chance: Floats, is_true: Bools) -> Calibration:
+        """From answers, (answer), (answer); without any, a chance is believed as it is."""
+        if not len(chance):
+            return cls(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2))
+        cell_chance, cell_truth, cell_count = _cells(chance, is_true)
+        block = pool(cell_truth, cell_count)
+        count = np.bincount(block, cell_count).astype(np.float64)
+        middle = np.bincount(block, cell_chance * cell_count) / count
+        true = np.bincount(block, cell_truth * cell_count)
+        # Half a case either way, so that 25 of 25 is not certainty; few cases at the end must not make it fall.
+        truth = np.maximum.accumulate((true + 0.5) / (count + 1))
+        return cls(middle, truth, count)
+
+    def confidence(self, chance: Floats) -> Floats:
+        """The probability that answers of such chances are true.  any shape"""
+        return np.asarray(np.interp(chance, self.chance, self.truth))
+
+    def threshold_for(self, precision: float) -> float | None:
+        """The lowest confidence from which on answers were true in at least this share; None if there is none."""
+        order = slice(None, None, -1)
+        count = np.cumsum(self.count[order])
+        share = np.cumsum((self.truth * self.count)[order]) / np.maximum(count, 1)
+        good = np.flatnonzero((share >= precision) & (count > 0))
+        return float(self.truth[order][good[-1]]) if len(good) else None
+
+
+def _cells(chance: Floats, is_true: Bools) -> tuple[Floats, Floats, Floats]:
+    """Neighbouring answers together, at least CELL of them: mean chance, share of true ones, and how many."""
+    values, which, counts = np.unique(chance, return_inverse=True, return_counts=True)
+    before = np.cumsum(counts) - counts
+    last = max(len(chance) // CELL - 1, 0)  # what is left over goes to the last cell
+    _, cell = np.unique(np.minimum(before // CELL, last), return_inverse=True)
+    count = np.bincount(cell, counts).astype(np.float64)
+    true = np.bincount(cell[which], is_true)
+    return np.bincount(cell, values * counts) / count, true / count, count
+
+
+def pool(values: Floats, weights: Floats) -> npt.NDArray[np.int64]:
+    """Pool adjacent violators: the blocks whose means are the nearest rising values.  (value) -> (value) block
+
+    A falling run of means always ends up in one block, so all such runs are pooled at once until none falls.
+    """
+    block = np.arange(len(values))
+    while True:
+        weight = np.bincount(block, weights)
+        mean = np.bincount(block, values * weights) / weight
+        rises = np.diff(mean) > 0  # equal neighbours are pooled too: the same map, fewer knots
+        if rises.all():
+            return block
+        block = np.concatenate([[0], np.cumsum(rises)])[block]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How confidences compare with the truth, in bins of equally many answers."""
+
+    confidence: list[float]  # (bin): the mean
+    truth: list[float]  # (bin): the share that was true
+    count: list[int]  # (bin)
+
+    @classmethod
+    def of(cls, confidence: Floats, is_true: Bools, bins: int = BINS) -> Reliability:
+        order = np.argsort(confidence, kind="stable")
+        parts = [part for part in np.array_split(order, bins) if len(part)]
+        return cls(
+            [float(confidence[part].mean()) for part in parts],
+            [float(is_true[part].mean()) for part in parts],
+            [len(part) for part in parts],
+        )
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error: how far a bin's confidence is from its truth, on average."""
+        gaps = np.abs(np.subtract(self.confidence, self.truth))
+        return float(np.average(gaps, weights=self.count)) if self.count else 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        return {"error": self.error, "confidence": self.confidence, "truth": self.truth, "count": self.count}

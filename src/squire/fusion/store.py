@@ -1,0 +1,98 @@
+"""A fusion as one file of a run folder: weights, rules and calibration as tensors, how it was made as JSON.
+
+The graph is not in it, only a checksum of the edges that it was fitted on: rules and weights speak of ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squire.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from squire.errors import CheckpointError
+from squire.files import FUSION
+from squire.fusion.calibrate import Calibration
+from squire.fusion.features import Evidence, Scorer
+from squire.fusion.fit import About, Fusion
+from squire.fusion.ranker import Ranker, RankerOptions
+from squire.graph.store import Adjacency
+from squire.rules.rule import Rules
+
+FILE_VERSION = 1
+
+
+def save_fusion(fusion: Fusion, folder: Path) -> Path:
+    """Write it, whole or not at all."""
+    rules, calibration = fusion.evidence.rules, fusion.calibration
+    arrays = {f"rules.{column.name}": getattr(rules, column.name) for column in fields(Rules)[1:]}
+    arrays |= {f"calibration.{column.name}": getattr(calibration, column.name) for column in fields(Calibration)}
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    tensors |= {f"ranker.{name}": tensor for name, tensor in fusion.ranker.tensors().items()}
+    state: dict[str, Any] = {
+        "fusion": FILE_VERSION,
+        "features": [feature.name for feature in fusion.evidence.table],
+        "ranker": asdict(fusion.ranker.options),
+        "about": asdict(fusion.about),
+        "edges_sha256": _checksum(fusion.evidence.adjacency),
+    }
+    return save_checkpoint(folder, FUSION, tensors, state)
+
+
+def load_fusion(folder: Path, adjacency: Adjacency, scorers: Sequence[Scorer] = ()) -> Fusion:
+    """Inverse of `save_fusion`, given the train edges of the graph and the models that it was fitted with."""
+    checkpoint = load_checkpoint(folder, FUSION)
+    try:
+        _check(checkpoint, adjacency)
+        about = About(**checkpoint.state["about"])
+        rules = Rules(adjacency.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
+        evidence = Evidence(adjacency, rules, about.unlinked, scorers)
+        names = [feature.name for feature in evidence.table]
+        if checkpoint.state["features"] != names:
+            raise CheckpointError(f"fitted on other features: {_difference(checkpoint.state['features'], names)}")
+        options = RankerOptions(**checkpoint.state["ranker"])
+        ranker = Ranker.of(checkpoint.part("ranker."), evidence.table, 2 * adjacency.num_relations, options)
+        calibration = Calibration(*_arrays(checkpoint.part("calibration."), Calibration, 0))
+    except CheckpointError as error:
+        raise CheckpointError(f"{checkpoint.file}: {error} To do: fit it again with 'squire fuse'.") from None
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{checkpoint.file}: not a fusion that this squire can read ({error}). To do: fit it again with "
+            "'squire fuse'."
+        ) from None
+    return Fusion(evidence, ranker, calibration, about)
+
+
+def has_fusion(folder: Path) -> bool:
+    return any(folder.glob(f"{FUSION}*.safetensors"))
+
+
+def _check(checkpoint: Checkpoint, adjacency: Adjacency) -> None:
+    if checkpoint.state.get("fusion") != FILE_VERSION:
+        raise CheckpointError(f"version {checkpoint.state.get('fusion')}, this squire reads {FILE_VERSION}.")
+    if checkpoint.state["edges_sha256"] != _checksum(adjacency):
+        raise CheckpointError("fitted on another graph: the train facts are not the same.")
+
+
+def _arrays(tensors: dict[str, Tensor], kind: type, skip: int) -> list[np.ndarray]:
+    """The columns of a dataclass of arrays, in its order."""
+    return [tensors[column.name].numpy() for column in fields(kind)[skip:]]
+
+
+def _difference(there: Sequence[str], here: Sequence[str]) -> str:
+    missing, new = sorted(set(there) - set(here)), sorted(set(here) - set(there))
+    parts = [f"{what} {', '.join(names)}" for what, names in (("without", missing), ("with", new)) if names]
+    return f"this one is {' and '.join(parts) or 'in another order'}."
+
+
+def _checksum(adjacency: Adjacency) -> str:
+    digest = hashlib.sha256(f"{adjacency.num_entities} {adjacency.num_relations}".encode())
+    for array in (adjacency.offsets, adjacency.relations, adjacency.tails):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

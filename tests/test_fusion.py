@@ -1,0 +1,195 @@
+"""The ranker and the whole fusion: it learns, it repeats, it can be saved, and it never looks at test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import LabelTriple, make_graph
+
+from squire.checkpoint import load_checkpoint, save_checkpoint
+from squire.errors import CheckpointError, SettingError
+from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import rank_by_frequency
+from squire.evaluate.fused import rank_by_fusion
+from squire.evaluate.ranks import realistic_rank
+from squire.files import FUSION
+from squire.fusion.features import Listed
+from squire.fusion.fit import Fusion, fit_fusion
+from squire.fusion.ranker import RankerOptions, fit_ranker
+from squire.fusion.store import has_fusion, load_fusion, save_fusion
+from squire.fusion.table import COLUMN, FEATURES, PATHS, Feature, Features, absent
+from squire.graph.graph import Graph
+from squire.graph.store import Adjacency
+from squire.rules.mine import MiningOptions
+
+MINING = MiningOptions(threads=1)
+SMALL = RankerOptions(width=8, epochs=3, lists=16)
+FAMILIES = 60
+
+
+def families(test: int = 5) -> Graph:
+    """Grandparents are parents of parents; some grandparents are held out. All live in one of three towns."""
+    train: list[LabelTriple] = []
+    held_out: list[LabelTriple] = []
+    for i in range(FAMILIES):
+        train += [(f"a{i}", "parent", f"b{i}"), (f"b{i}", "parent", f"c{i}")]
+        train += [(f"{who}{i}", "lives in", f"town {i % 3}") for who in "abc"]
+        (held_out if i < 15 else train).append((f"a{i}", "grandparent", f"c{i}"))
+    return make_graph({"train": train, "valid": held_out[:10], "test": held_out[10 : 10 + test]})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[Graph, Fusion]:
+    graph = families()
+    return graph, fit_fusion(graph, MINING, seed=1, options=SMALL)
+
+
+def test_a_ranker_finds_the_column_that_tells_right_from_wrong() -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(2, 9, 200)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    features = rng.normal(size=(offsets[-1], 2)).astype(np.float32)
+    right = np.array([a + np.argmin(features[a:b, 1]) for a, b in pairwise(offsets.tolist())])
+    table = (Feature("noise", "rules", ""), Feature("truth", "rules", "", log=True))
+    lists = Listed(np.zeros((200, 2), np.int32), offsets, np.arange(offsets[-1], dtype=np.int32), features)
+    ranker = fit_ranker(lists, right, table, 2, options=replace(SMALL, epochs=10))
+    scores = ranker.scores(features, np.zeros(len(features), np.int32))
+    first = [a + np.argmax(scores[a:b]) for a, b in pairwise(offsets.tolist())]
+    assert np.mean(first == right) > 0.9
+
+
+def test_fusion_ranks_held_out_answers_better_than_frequency(fitted: tuple[Graph, Fusion]) -> None:
+    graph, fusion = fitted
+    asked = Asked.of(graph, "test")
+    fused = rank_by_fusion(fusion, graph, asked)
+    assert fused.ranking.metrics().mrr > 2 * rank_by_frequency(graph, asked).metrics().mrr
+    assert str(fused.ranking.signature).startswith("made|split:test|side:tail|method:fused")
+    assert "seed:1" in str(fused.ranking.signature)
+    assert sum(fused.reliability["first 1"].count) == len(asked.queries)
+
+
+def test_ranks_are_those_of_scores_over_all_entities(fitted: tuple[Graph, Fusion]) -> None:
+    graph, fusion = fitted
+    asked = Asked.of(graph, "valid", "both")
+    expected = []
+    for head, relation, answer in asked.queries.tolist():
+        (ranked,) = fusion.rank(np.array([[head, relation]], np.int32))
+        scores = np.full(graph.num_entities, -np.inf)
+        scores[ranked.listed.candidates] = ranked.scores
+        expected.append(realistic_rank(scores, answer, asked.known.tails_of(head, relation)))
+        assert ranked.chance.sum() == pytest.approx(1)
+        order = np.argsort(ranked.scores)
+        assert np.all(np.diff(ranked.confidence[order]) >= 0)
+    assert rank_by_fusion(fusion, graph, asked).ranking.ranks == pytest.approx(np.array(expected))
+
+
+def test_sources_add_up(fitted: tuple[Graph, Fusion]) -> None:
+    graph, fusion = fitted
+    (ranked,) = fusion.rank(graph.valid[:3, :2])
+    shares = fusion.sources(ranked.listed)
+    assert set(shares) == {"frequency", "rules", "similar entities", "connections", "tail similarity"}
+    relations = ranked.listed.queries[ranked.listed.query, 1]
+    nothing = fusion.ranker.scores(absent(ranked.listed.features, FEATURES), relations)
+    assert sum(shares.values()) == pytest.approx(ranked.scores - nothing, abs=1e-5)
+
+
+def test_test_facts_influence_nothing_and_a_seed_repeats(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:
+    _, fusion = fitted
+    other = fit_fusion(replace(families(), test=families(test=2).test), MINING, seed=1, options=SMALL)
+    files = [save_fusion(one, tmp_path / name) for one, name in ((fusion, "one"), (other, "other"))]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    changed = save_fusion(fit_fusion(families(), MINING, seed=2, options=SMALL), tmp_path / "seed")
+    assert changed.read_bytes() != files[0].read_bytes()
+
+
+def test_models_and_rules_of_a_fold_never_see_its_hidden_facts() -> None:
+    seen: list[Adjacency] = []
+
+    class Spy:
+        table = (Feature("nothing", PATHS, "says nothing"),)
+
+        def scores(self, listed: Listed) -> Features:
+            return np.zeros((len(listed.candidates), 1), np.float32)
+
+    def make(adjacency: Adjacency) -> list[Spy]:
+        seen.append(adjacency)
+        return [Spy()]
+
+    graph = families()
+    fusion = fit_fusion(graph, MINING, seed=1, folds=3, make_scorers=make, options=SMALL)
+    assert len(seen) == 4  # three folds, and all of train
+    assert seen[-1] == graph.train
+    assert all(part.num_edges < graph.train.num_edges for part in seen[:-1])
+    assert fusion.evidence.table[-1].name == "nothing"
+
+
+def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:
+    graph, fusion = fitted
+    assert not has_fusion(tmp_path)
+    save_fusion(fusion, tmp_path)
+    assert has_fusion(tmp_path)
+    loaded = load_fusion(tmp_path, graph.train)
+    assert loaded.about == fusion.about
+    (before,), (after,) = (one.rank(graph.test[:, :2]) for one in (fusion, loaded))
+    assert np.array_equal(before.listed.features, after.listed.features)
+    assert np.array_equal(before.scores, after.scores)
+    assert np.array_equal(before.confidence, after.confidence)
+
+
+def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
+    fitted: tuple[Graph, Fusion], tmp_path: Path
+) -> None:
+    graph, fusion = fitted
+    save_fusion(fusion, tmp_path)
+    with pytest.raises(CheckpointError, match=r"another graph.*squire fuse"):
+        load_fusion(tmp_path, graph.known("train", "valid"))
+    checkpoint = load_checkpoint(tmp_path, FUSION)
+    for key, value, words in (
+        ("features", [*COLUMN, "astrology"], "without astrology"),
+        ("fusion", 9, "version 9"),
+        ("ranker", {"width": 9}, "another form"),
+    ):
+        save_checkpoint(tmp_path, FUSION, checkpoint.tensors, {**checkpoint.state, key: value})
+        with pytest.raises(CheckpointError, match=words):
+            load_fusion(tmp_path, graph.train)
+
+
+def test_where_nothing_can_be_hidden_it_says_so() -> None:
+    with pytest.raises(SettingError, match="too small for a fusion"):
+        fit_fusion(make_graph({"train": [("a", "r", "b"), ("c", "r", "d")]}), MINING)
+
+
+def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph, Fusion]) -> None:
+    train = [(f"{i}", r, f"{(i + d) % 40}") for i in range(40) for d, r in ((1, "r"), (1, "s"), (3, "r"))]
+    valid = [(f"{i}", "s", f"{i + 3}") for i in range(0, 20) if i % 2]
+    apart = [(f"{i}", "r", f"{(i + 7) % 40}") for i in range(12)]
+    graph = make_graph({"train": train, "valid": apart})
+    fusion = fit_fusion(graph, MINING, options=SMALL)
+    assert fusion.about.unlinked
+    (ranked,) = fusion.rank(graph.valid[:, :2])
+    asked = ranked.listed.queries[ranked.listed.query]
+    pairs = zip(asked[:, 0].tolist(), ranked.listed.candidates.tolist(), strict=True)
+    assert not any(len(graph.train.relations_between(h, t)) for h, t in pairs)
+    linked = fit_fusion(make_graph({"train": train, "valid": valid}), MINING, options=SMALL)
+    assert not linked.about.unlinked
+
+
+def test_nothing_becomes_a_candidate_for_being_the_answer(fitted: tuple[Graph, Fusion]) -> None:
+    graph, fusion = fitted
+    asked = Asked.of(graph, "test")
+    (listed,) = (ranked.listed for ranked in fusion.rank(asked.queries[:, :2]))
+    # The same questions with other answers: the head itself, which this relation never links to itself, and one
+    # that nobody would name. Both tie behind all candidates, which are those of before.
+    town = graph.names.entity("town 0")
+    for answers in (asked.queries[:, 0], np.full(len(asked.queries), town, np.int32)):
+        queries = np.column_stack([asked.queries[:, :2], answers])
+        ranks = rank_by_fusion(fusion, graph, replace(asked, queries=queries, known=graph.train)).ranking.ranks
+        for query, (head, relation, answer) in enumerate(queries.tolist()):
+            candidates = listed.candidates[listed.of(query)]
+            assert answer not in candidates
+            unreached = graph.num_entities - len(candidates) - len(graph.train.tails_of(head, relation))
+            assert ranks[query] == len(candidates) + (1 + unreached) / 2

@@ -1,0 +1,82 @@
+"""Confidences: isotonic regression against brute force, its error, and thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squire.fusion.calibrate import CELL, Calibration, Reliability, pool
+
+WEIGHED = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([1.0, 2.0, 5.0])), min_size=1)
+
+
+@given(WEIGHED)
+def test_pooled_means_are_the_min_max_formula_of_isotonic_regression(points: list[tuple[float, float]]) -> None:
+    values, weights = (np.array(column) for column in zip(*points, strict=True))
+    block = pool(values, weights)
+    means = (np.bincount(block, values * weights) / np.bincount(block, weights))[block]
+
+    def mean(i: int, j: int) -> float:
+        return float(np.average(values[i : j + 1], weights=weights[i : j + 1]))
+
+    n = len(values)
+    brute = [max(min(mean(i, j) for j in range(at, n)) for i in range(at + 1)) for at in range(n)]
+    assert means == pytest.approx(brute)
+
+
+def drawn(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Chances that are too sure of themselves: the truth is their square."""
+    rng = np.random.default_rng(seed)
+    chance = rng.random(size)
+    return chance, rng.random(size) < chance**2
+
+
+def test_what_is_too_sure_is_put_right_on_other_answers() -> None:
+    calibration = Calibration.fit(*drawn(20_000))
+    chance, is_true = drawn(20_000, seed=1)
+    assert Reliability.of(chance, is_true).error > 0.1
+    assert Reliability.of(calibration.confidence(chance), is_true).error < 0.02
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=200))
+def test_the_map_never_falls_and_stays_between_0_and_1(points: list[tuple[float, bool]]) -> None:
+    chance = np.array([x for x, _ in points], float)
+    calibration = Calibration.fit(chance, np.array([y for _, y in points], bool))
+    confidence = calibration.confidence(np.linspace(0, 1, 101))
+    assert np.all(np.diff(confidence) >= 0)
+    assert confidence.min() >= 0
+    assert confidence.max() <= 1
+
+
+def test_no_step_rests_on_few_answers_and_none_is_certainty() -> None:
+    calibration = Calibration.fit(*drawn(3 * CELL + 7))
+    assert calibration.count.min() >= CELL
+    sure = Calibration.fit(np.linspace(0.5, 1, CELL), np.ones(CELL, bool))
+    assert sure.confidence(np.array([1.0]))[0] == pytest.approx((CELL + 0.5) / (CELL + 1))
+
+
+def test_without_answers_a_chance_is_believed() -> None:
+    nothing = Calibration.fit(np.empty(0), np.empty(0, bool))
+    assert nothing.confidence(np.array([0.3]))[0] == pytest.approx(0.3)
+    assert nothing.threshold_for(0.5) is None
+
+
+def test_answers_above_a_threshold_are_as_precise_as_was_asked() -> None:
+    calibration = Calibration.fit(*drawn(20_000))
+    chance, is_true = drawn(20_000, seed=1)
+    confidence = calibration.confidence(chance)
+    for precision in (0.5, 0.8):
+        threshold = calibration.threshold_for(precision)
+        assert threshold is not None
+        assert is_true[confidence >= threshold].mean() == pytest.approx(precision, abs=0.03)
+    assert calibration.threshold_for(1.0) is None
+
+
+def test_error_is_the_mean_gap_over_bins_of_equally_many() -> None:
+    confidence, is_true = np.array([0.1, 0.2, 0.6, 0.8]), np.array([False, False, True, False])
+    reliability = Reliability.of(confidence, is_true, bins=2)
+    assert reliability.confidence == pytest.approx([0.15, 0.7])
+    assert reliability.truth == pytest.approx([0, 0.5])
+    assert reliability.error == pytest.approx((0.15 + 0.2) / 2)

@@ -1,0 +1,111 @@
+"""Candidates and their features against dictionaries, on small random graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_fusion import NaiveEvidence
+
+from squire.errors import SettingError
+from squire.fusion.features import Evidence, Listed
+from squire.fusion.table import BEST, COLUMN, FEATURES, PATHS, SOURCES, Feature, Features, absent
+from squire.graph.store import Adjacency
+from squire.rules.apply import RuleEngine
+from squire.rules.mine import MiningOptions, mine_rules
+
+ENTITIES, RELATIONS = 7, 2
+MINING = MiningOptions(min_support=1, constant_support=1, threads=1)
+TRIPLES = st.sets(
+    st.tuples(
+        st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1)
+    ),
+    min_size=1,
+    max_size=16,
+)  # fmt: skip
+
+
+def evidence_of(triples: set[tuple[int, int, int]], drop_linked: bool = False) -> Evidence:
+    adjacency = Adjacency.build(np.array(sorted(triples), np.int32), ENTITIES, RELATIONS)
+    return Evidence(adjacency, mine_rules(adjacency, MINING).rules, drop_linked)
+
+
+def twin_of(triples: set[tuple[int, int, int]], evidence: Evidence) -> NaiveEvidence:
+    engine = RuleEngine(evidence.used_rules, evidence.adjacency, best=BEST)
+    return NaiveEvidence(triples, ENTITIES, RELATIONS, engine)
+
+
+QUERIES = np.array([(h, r) for h in range(ENTITIES) for r in range(2 * RELATIONS)], np.int32)
+
+
+@settings(max_examples=60)
+@given(TRIPLES, st.booleans())
+def test_candidates_and_features_are_those_of_the_twin(
+    triples: set[tuple[int, int, int]], drop_linked: bool
+) -> None:
+    evidence = evidence_of(triples, drop_linked)
+    twin, listed = twin_of(triples, evidence), evidence.describe(QUERIES)
+    for query, (h, r) in enumerate(QUERIES.tolist()):
+        own = listed.of(query)
+        candidates = listed.candidates[own].tolist()
+        assert candidates == sorted(twin.candidates(h, r, drop_linked))
+        for t, row in zip(candidates, listed.features[own], strict=True):
+            expected = dict(zip(COLUMN, twin.features(h, r, t), strict=True))
+            assert dict(zip(COLUMN, row.tolist(), strict=True)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_many_candidates_are_cut_to_the_best_of_each_source_and_known_ones_take_no_room() -> None:
+    # Entity 0 asks; 1 … 299 are tails, the higher the more frequent; 0 knows the 150 most frequent.
+    triples = [(300 + voter, 0, tail) for tail in range(1, 300) for voter in range(tail)]
+    triples += [(0, 0, tail) for tail in range(150, 300)]
+    adjacency = Adjacency.build(np.array(triples, np.int32), 600, 1)
+    rules = mine_rules(adjacency, MiningOptions(length=1, constants=False, threads=1)).rules
+    listed = Evidence(adjacency, rules).describe(np.array([[0, 0]], np.int32))
+    assert set(range(30, 150)) <= set(listed.candidates.tolist())  # 120 by frequency
+    assert listed.candidates.max() < 150
+
+
+def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_thread() -> None:
+    rng = np.random.default_rng(0)
+    triples = {tuple(row) for row in rng.integers(0, [ENTITIES, RELATIONS, ENTITIES], (20, 3)).tolist()}
+    evidence = evidence_of(triples)
+    together = Listed.join(list(evidence.stream(np.tile(QUERIES, (20, 1)), threads=2)))
+    alone = Listed.join([evidence.describe(QUERIES[i : i + 1]) for i in range(len(QUERIES))] * 20)
+    assert np.array_equal(together.offsets, alone.offsets)
+    assert np.array_equal(together.candidates, alone.candidates)
+    assert np.array_equal(together.features, alone.features)
+
+
+def test_a_scorer_adds_its_columns() -> None:
+    class Constant:
+        table = (Feature("path sum", PATHS, "sum over all paths to t", absent=-9.0),)
+
+        def scores(self, listed: Listed) -> Features:
+            return listed.candidates[:, None].astype(np.float32)
+
+    plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
+    evidence = Evidence(plain.adjacency, plain.rules, scorers=[Constant()])
+    listed = evidence.describe(QUERIES)
+    assert [feature.name for feature in evidence.table][-1] == "path sum"
+    assert np.array_equal(listed.features[:, -1], listed.candidates)
+    assert np.array_equal(listed.features[:, :-1], plain.describe(QUERIES).features)
+    assert np.all(absent(listed.features, evidence.table)[:, -1] == -9)
+
+
+def test_the_table_has_a_source_and_a_sentence_for_every_feature() -> None:
+    assert len(COLUMN) == len(FEATURES)
+    assert all(feature.source in SOURCES and feature.sentence for feature in FEATURES)
+
+
+def test_absent_evidence_looks_like_that_of_an_entity_of_which_nothing_is_known() -> None:
+    # 6 has no edge at all: whatever lists it, no source but the frequency rank's context says anything of it.
+    triples = {(0, 0, 1), (1, 0, 2), (3, 0, 2), (2, 1, 4)}
+    evidence = evidence_of(triples)
+    row = np.array([twin_of(triples, evidence).features(0, 0, 6)], np.float32)
+    assert absent(row, FEATURES) == pytest.approx(row, abs=1e-5)
+
+
+def test_queries_of_another_graph_are_refused() -> None:
+    with pytest.raises(SettingError, match="not in the graph"):
+        evidence_of({(0, 0, 1)}).describe(np.array([[ENTITIES, 0]], np.int32))
