@@ -126,6 +126,25 @@ def test_score_is_the_mean_log_probability_of_a_token() -> None:
     assert found.answer.tolist() == [2, 4]
 
 
+def test_pruning_leaves_every_answer_of_the_queried_relation() -> None:
+    """They are listed, but those that are unlikely are not gone on from."""
+    follow = naive_beam.random_follow(5, E, R)
+    heads, relations = torch.zeros(2).long(), torch.tensor([0, 3])
+
+    def by(prune: float) -> Found:
+        return search(FakeSteps(follow, E), heads, relations, beam=20, hops=2, prune=prune, edge_ends=True)
+
+    free, pruned = by(0.0), by(0.2)
+    for query, relation in enumerate(relations.tolist()):
+        before, after = paths_of(free, query), paths_of(pruned, query)
+        if any(path[0] == relation for path in after):  # else the relation itself was too unlikely
+            edges = {path: p for path, p in before.items() if len(path) == 2 and path[0] == relation}
+            assert edges.items() <= after.items()
+        assert after.items() <= before.items()
+        assert len(after) < len(before)
+    assert any(path[0] == 0 for path in paths_of(pruned, 0)) or any(path[0] == 3 for path in paths_of(pruned, 1))
+
+
 # ------------------------------------------------------------------------------------------------- constraint
 
 

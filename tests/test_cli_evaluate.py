@@ -42,7 +42,7 @@ def test_a_table_has_the_model_the_rules_and_the_frequency_and_their_signatures(
     signed = [line for line in text.splitlines() if line.startswith("made|")]
     assert signed == [
         "made|split:test|side:tail|method:paths|filter:train+valid+test|ties:realistic|beam:16"
-        f"|aggregation:sum+edge-ends|seed:0|v:{__version__}",
+        f"|aggregation:sum+edge-ends|seed:0|known_share:0.9|v:{__version__}",
         "made|split:test|side:tail|method:rules+frequency|filter:train+valid+test|ties:realistic|beam:none"
         f"|aggregation:noisy-or5|seed:none|v:{__version__}",
         "made|split:test|side:tail|method:frequency|filter:train+valid+test|ties:realistic|beam:none"
@@ -106,7 +106,10 @@ def test_options_change_what_is_done_and_what_is_signed() -> None:
     signature = content["rows"][0]["signature"]
     assert "made|split:train|" in signature
     number = len(family().train.triples)
-    assert f"|beam:3|aggregation:max+edge-ends|seed:0|prune:0.5|sample:1 of {number}, seed 5|" in signature
+    assert (
+        f"|beam:3|aggregation:max+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of {number}, seed 5|"
+        in signature
+    )
     assert f"|sample:1 of {number}, seed 5|" in content["rows"][2]["signature"]
     assert content["rows"][0]["queries"] == 1
 

@@ -121,6 +121,10 @@ class _Live:
     trail: Tensor  # (hypothesis, 1 + tokens): the head, then the path
     parent: Tensor  # (hypothesis): the node that the last token comes after
 
+    def take(self, which: Tensor) -> _Live:
+        """Some of them.  (hypothesis)"""
+        return _Live(*(column[which] for column in vars(self).values()))
+
 
 @torch.no_grad()
 def search(
@@ -142,8 +146,15 @@ def search(
     ended: list[Found] = []
     for hop in range(1, hops + 1):
         live = _choose_relations(follow[:, :-1], live, _Best(len(heads), beam, prune, follow), constraint)
-        best = _Best(len(heads), beam, prune, follow)
+        # What the queried relation leads to is an answer, however improbable; but not all of it is worth going on.
+        answers = edge_ends and hop == 1
+        best = _Best(len(heads), beam, 0.0 if answers else prune, follow)
         live = _choose_entities(steps, 2 * hop - 1, live, best, constraint, guide)
+        if answers and prune:
+            likely = live.score >= live.score[torch.searchsorted(live.query, live.query)] + math.log(prune)
+            only = live.take(~likely & (live.trail[:, 1] == relations[live.query]))
+            ended.append(_ended(only, torch.zeros_like(only.score), hop, hops))
+            live = live.take(likely)
         # A constraint may have left nobody to feed.
         follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
         end = follow[:, -1]
