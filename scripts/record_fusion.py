@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import rank_by_frequency
 from squire.evaluate.fused import rank_by_fusion
 from squire.evaluate.metrics import Metrics
 from squire.fusion.fit import fit_fusion
@@ -43,8 +44,10 @@ def record(name: str) -> tuple[dict[str, object], list[Metrics]]:
     began = time.perf_counter()
     fusion = fit_fusion(graph)
     fitted = time.perf_counter()
-    found = {(split, side): rank_by_fusion(fusion, graph, Asked.of(graph, split, side)) for split, side in ASKED}
+    asked = {(split, side): Asked.of(graph, split, side) for split, side in ASKED}
+    found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in asked.items()}
     rows = [fused.ranking.metrics() for fused in found.values()]
+    rows += [rank_by_frequency(graph, questions).metrics() for questions in asked.values()]
     content: dict[str, object] = {
         "command": f"python scripts/record_fusion.py {name}",
         "rows": [row.as_dict() for row in rows],
