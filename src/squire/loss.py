@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from squire.prior import Prior
 
-ROWS_AT_ONCE = 512
+ROWS_AT_ONCE = 256
 
 
 def trie_loss(
@@ -66,12 +66,13 @@ class _TrieLoss(torch.autograd.Function):
         bounds: list[int] = torch.searchsorted(row, firsts).tolist()
         to_states, to_classes = torch.empty_like(states), torch.zeros_like(classes)
         to_scale = None if scale is None else torch.zeros_like(scale)
+        room = states.new_empty(min(ROWS_AT_ONCE, len(states)), len(classes))  # fresh pages cost a third of a product
         loss = states.new_zeros((), dtype=torch.float64)
         for block, first in enumerate(range(0, len(states), ROWS_AT_ONCE)):
             rows = slice(first, first + ROWS_AT_ONCE)
             own = slice(bounds[block], bounds[block + 1])
             at, to, w = row[own] - first, target[own], weight[own]
-            logits = states[rows] @ classes.T  # (row, class)
+            logits = torch.mm(states[rows], classes.T, out=room[: len(states) - first])  # (row, class)
             if prior is not None and relations is not None and scale is not None:
                 p_row, p_class, p_value = prior.entries(relations[rows])
                 p_scaled = p_value * scale[relations[rows][p_row]]
@@ -80,11 +81,15 @@ class _TrieLoss(torch.autograd.Function):
             loss -= spread * (total[rows] * (logits.sum(1) if counts is None else logits @ counts)).sum()
             if counts is not None:
                 logits += counts.log()
-            norm = logits.logsumexp(1)  # (row)
-            loss += (total[rows] * norm).sum()
+            highest = logits.amax(1)  # (row)
+            partition = logits.sub_(highest[:, None]).exp_().sum(1)
+            loss += (total[rows] * (highest + partition.log())).sum()
             # From here on `logits` holds the gradient: W · (p − u · c), less (ε − u) · q at the targets.
-            logits.sub_(norm[:, None]).exp_()
-            logits.sub_(spread if counts is None else spread * counts).mul_(total[rows][:, None])
+            logits.mul_((total[rows] / partition)[:, None])
+            if counts is None:
+                logits.sub_(spread * total[rows][:, None])
+            else:
+                logits.addr_(total[rows], counts, alpha=-spread)
             logits.index_put_((at, to), -(smoothing - spread) * w, accumulate=True)
             torch.mm(logits, classes, out=to_states[rows])
             to_classes.addmm_(logits.T, states[rows])

@@ -37,8 +37,9 @@ class Dropout(nn.Module):
         if not self.training or self.drop_below == 0:
             return x
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        dropped = draws.view(torch.int16)[: x.numel()].view(x.shape) < self.drop_below - 2**15
-        return (x * (2**16 / (2**16 - self.drop_below))).masked_fill(dropped, 0.0)
+        kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= self.drop_below - 2**15
+        # Bytes become floats three times as fast as truth values do.
+        return x * kept.view(torch.uint8).to(x.dtype).mul_(2**16 / (2**16 - self.drop_below))
 
 
 class Layer(nn.Module):
@@ -72,9 +73,9 @@ class Layer(nn.Module):
     def attend(self, x: Tensor, bias: Tensor | None, recall: Recall | None) -> Tensor:
         rows, columns, dim = x.shape
         qkv = self.to_qkv(x).view(rows, columns, 3, self.heads, dim // self.heads)
-        q, own = qkv[:, :, 0].transpose(1, 2), qkv[:, :, 1:]
+        q, own = qkv.split([1, 2], dim=2)  # slices would each have a gradient as large as qkv
         k, v = (recall(own) if recall else own).permute(2, 0, 3, 1, 4)  # (row, head, column, dim / heads) each
-        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        seen = F.scaled_dot_product_attention(q.squeeze(2).transpose(1, 2), k, v, attn_mask=bias)
         out: Tensor = self.from_heads(seen.transpose(1, 2).reshape(rows, columns, dim))
         return out
 
