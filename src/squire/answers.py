@@ -73,6 +73,14 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Source:
+    """A kind of evidence, and how much it moved an answer."""
+
+    name: str  # paths, rules, frequency, similar entities …
+    contribution: float  # to the logarithm of the odds against the other candidates; below 0 it speaks against
+
+
+@dataclass(frozen=True)
 class Answer:
     """An entity, and why."""
 
@@ -84,6 +92,9 @@ class Answer:
     further: tuple[Evidence, ...]  # others, best first
     paths: int  # how many lead here in all
     asserted: float  # the share of their probability that the queried edge itself has, with no further reason
+    confidence: float | None = None  # calibrated probability that it is true; None if ranked by paths alone
+    sources: tuple[Source, ...] = ()  # what the confidence rests on, strongest first; empty if ranked by paths
+    basis: str = ""  # the same in words: "rules and similar entities", "frequency alone"
 
     def html(self) -> str:
         """An item of a list, its evidence drawn."""
@@ -109,6 +120,7 @@ class Origin:
     edge_ends: bool  # is the queried edge itself always a whole path?
     constraint: str  # edges that paths are bound to: "graph" if grounded, empty for none
     version: str
+    ranking: str = "paths"  # or "fused": by all evidence
 
 
 @dataclass(frozen=True)
