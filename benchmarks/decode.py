@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=64, help="timed")
     parser.add_argument("--judged", type=int, default=400, help="questions of valid, for the cost of pruning")
     parser.add_argument(
-        "--prune", type=float, default=0.1, help="share of the best, below which a path is dropped"
+        "--prune", type=float, default=0.2, help="share of the tenth new answer, below which a path is dropped"
     )
     arguments = parser.parse_args()
     if not arguments.run.exists():

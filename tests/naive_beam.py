@@ -46,9 +46,15 @@ def all_paths(follow: Follow, query: int, head: int, hops: int) -> list[Ended]:
 
 
 def beam_search(
-    follow: Follow, query: int, head: int, beam: int, hops: int, prune: float = 0.0, edges: Edges | None = None
+    follow: Follow,
+    query: int,
+    head: int,
+    beam: int,
+    hops: int,
+    edges: Edges | None = None,
+    least: float = -math.inf,
 ) -> list[Ended]:
-    """The definition: at each step all continuations, sorted, cut."""
+    """The definition: at each step all continuations, sorted, cut; and nothing below the least that matters."""
     live: list[tuple[Path, float]] = [((), 0.0)]
     found: list[Ended] = []
     for step in range(2 * hops):
@@ -63,9 +69,20 @@ def beam_search(
             if is_simple(head, (*path, token)) and (edges is None or _allowed(head, (*path, token), edges))
         ]
         grown.sort(key=lambda item: -item[1])
-        best = grown[0][1] if grown else 0.0
-        live = [item for item in grown[:beam] if not prune or item[1] >= best + math.log(prune)]
+        live = [item for item in grown[:beam] if item[1] >= least]
     return found + [Ended(path, score + follow(query, path)[-1]) for path, score in live]
+
+
+def least_that_matters(
+    follow: Follow, query: int, relation: int, share: float, looked_at: int, known: set[int]
+) -> float:
+    """So large a share of the probability of the last new answer that is looked at, by the queried edge."""
+    if not share:
+        return -math.inf
+    after = follow(query, (relation,))
+    new = sorted((value for entity, value in enumerate(after) if entity not in known), reverse=True)
+    new += [-math.inf] * len(known)
+    return math.log(share) + follow(query, ())[relation] + new[: min(looked_at, len(after))][-1]
 
 
 def _allowed(head: int, path: Path, edges: Edges) -> bool:

@@ -55,18 +55,21 @@ def test_a_beam_as_wide_as_the_world_finds_every_path(seed: int, hops: int, quer
     seed=st.integers(0, 999),
     width=st.integers(1, 30),
     hops=st.integers(1, 3),
-    prune=st.sampled_from([0.0, 0.01, 0.2]),
+    prune=st.sampled_from([0.0, 0.01, 0.2, 0.9]),
+    looked_at=st.integers(1, 7),
     at_once=st.sampled_from([1, 7, 64, 10_000]),
 )
 def test_a_narrow_beam_keeps_what_the_definition_keeps(
-    seed: int, width: int, hops: int, prune: float, at_once: int
+    seed: int, width: int, hops: int, prune: float, looked_at: int, at_once: int
 ) -> None:
     follow = naive_beam.random_follow(seed, E, R)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beam, "SCORES_AT_ONCE", at_once)
+        patch.setattr(beam, "LOOKED_AT", looked_at)
         found = run(follow, 3, width, hops, prune)
     for query in range(3):
-        same(paths_of(found, query), naive_beam.beam_search(follow, query, 0, width, hops, prune))
+        least = naive_beam.least_that_matters(follow, query, 0, prune, looked_at, known=set())
+        same(paths_of(found, query), naive_beam.beam_search(follow, query, 0, width, hops, least=least))
 
 
 def test_who_cannot_matter_is_not_fed() -> None:
@@ -127,22 +130,37 @@ def test_score_is_the_mean_log_probability_of_a_token() -> None:
 
 
 def test_pruning_leaves_every_answer_of_the_queried_relation() -> None:
-    """They are listed, but those that are unlikely are not gone on from."""
+    """They are listed, but those that cannot matter are not gone on from."""
     follow = naive_beam.random_follow(5, E, R)
     heads, relations = torch.zeros(2).long(), torch.tensor([0, 3])
 
     def by(prune: float) -> Found:
         return search(FakeSteps(follow, E), heads, relations, beam=20, hops=2, prune=prune, edge_ends=True)
 
-    free, pruned = by(0.0), by(0.2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam, "LOOKED_AT", 1)
+        free, pruned = by(0.0), by(0.9)
     for query, relation in enumerate(relations.tolist()):
         before, after = paths_of(free, query), paths_of(pruned, query)
-        if any(path[0] == relation for path in after):  # else the relation itself was too unlikely
-            edges = {path: p for path, p in before.items() if len(path) == 2 and path[0] == relation}
-            assert edges.items() <= after.items()
+        edges = {path: p for path, p in before.items() if len(path) == 2 and path[0] == relation}
+        assert edges
+        assert edges.items() <= after.items()
         assert after.items() <= before.items()
         assert len(after) < len(before)
-    assert any(path[0] == 0 for path in paths_of(pruned, 0)) or any(path[0] == 3 for path in paths_of(pruned, 1))
+
+
+def test_pruning_asks_for_the_last_answer_that_is_new() -> None:
+    """What the graph has already is no news: paths must matter beside answers that it has not."""
+    follow = naive_beam.random_follow(4, E, R)
+    known = {max(range(E), key=follow(0, (1,)).__getitem__), 0}
+    graph = Adjacency.build(np.array([[0, 1, tail] for tail in known], np.int32), E, R // 2)
+    guide = Guide(EdgeConstraint.of(graph, torch.device("cpu"), name="graph"), 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam, "LOOKED_AT", 2)
+        found = search(FakeSteps(follow, E), torch.zeros(1).long(), torch.ones(1).long(), 30, 2, 0.5, guide=guide)
+    least = naive_beam.least_that_matters(follow, 0, 1, 0.5, 2, known)
+    assert least < naive_beam.least_that_matters(follow, 0, 1, 0.5, 2, known=set())
+    same(paths_of(found, 0), naive_beam.beam_search(follow, 0, 0, 30, 2, least=least))
 
 
 # ------------------------------------------------------------------------------------------------- constraint

@@ -101,13 +101,13 @@ def test_json_has_rows_parts_evidence_and_the_run() -> None:
 
 def test_options_change_what_is_done_and_what_is_signed() -> None:
     content = rows(
-        "--beam", 3, "--aggregate", "max", "--prune", 0.5, "--sample", 1, "--seed", 5, "--split", "train"
+        "--beam", 3, "--aggregate", "sum", "--prune", 0.5, "--sample", 1, "--seed", 5, "--split", "train"
     )
     signature = content["rows"][0]["signature"]
     assert "made|split:train|" in signature
     number = len(family().train.triples)
     assert (
-        f"|beam:3|aggregation:max+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of {number}, seed 5|"
+        f"|beam:3|aggregation:sum+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of {number}, seed 5|"
         in signature
     )
     assert f"|sample:1 of {number}, seed 5|" in content["rows"][2]["signature"]

@@ -104,10 +104,11 @@ def test_what_the_signature_says() -> None:
         "made|split:test|side:tail|method:paths|filter:train+valid+test|ties:realistic|beam:64|aggregation:sum|seed:7|v:"
     )
     edges = EdgeConstraint.of(GRAPH.train, name="x")
-    how = Decoding(beam=5, hops=1, aggregate="max", prune=0.25, constraint=edges, edge_ends=True)
-    assert "|beam:5|aggregation:max+edge-ends|seed:7|constraint:x|prune:0.25|sample:2 of 3, seed 4|v:" in str(
+    how = Decoding(beam=5, hops=1, aggregate="max", constraint=edges, edge_ends=True)
+    assert "|beam:5|aggregation:max+edge-ends|seed:7|constraint:x|sample:2 of 3, seed 4|v:" in str(
         by_hand(how, sample=2).signature
     )
+    assert "|aggregation:sum|seed:7|prune:0.25|v:" in str(by_hand(Decoding(beam=5, hops=1, prune=0.25)).signature)
 
 
 def test_only_ten_answers_are_graded_and_what_train_knows_is_none_of_them() -> None:
@@ -231,6 +232,7 @@ def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
     [
         ({"prune": 2.0}, "--prune 2: expected a share from 0 to less than 1."),
         ({"prune": -0.5}, "--prune -0.5: expected a share"),
+        ({"prune": 0.5, "aggregate": "max"}, "--prune: is of --aggregate sum without --constraint only"),
         ({"beam": 0}, "--beam 0: expected 1 or more."),
         ({"aggregate": "mean"}, "--aggregate mean: expected sum or max."),
     ],

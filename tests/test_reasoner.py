@@ -278,11 +278,12 @@ def test_json_has_everything_and_reads_back() -> None:
     assert content["origin"] == {
         "run": str(small_run()), "step": reasoner().run.step, "graph": "made", "beam": 16, "hops": 3,
         "aggregate": "sum", "prune": 0.0, "known_share": 0.9, "edge_ends": True, "constraint": "",
-        "version": __version__,
+        "version": __version__, "ranking": "paths",
     }  # fmt: skip
     assert len(content["answers"]) == 3
     for answer, read in zip(found, content["answers"], strict=True):
-        assert list(read) == ["rank", "entity", "score", "known", "evidence", "further", "paths", "asserted"]
+        assert list(read) == ["rank", "entity", "score", "known", "evidence", "further", "paths", "asserted",
+            "confidence", "sources", "basis"]  # fmt: skip
         assert list(read["evidence"]) == ["edges", "grade", "probability", "score", "rule"]
         edge_keys = ["head", "relation", "tail", "backwards", "known", "probability"]
         assert [list(edge) for edge in read["evidence"]["edges"]] == [edge_keys] * len(answer.evidence.edges)

@@ -4,7 +4,7 @@ A hypothesis is a path so far. Relations and entities alternate; after each enti
 paths are put aside, so they take nobody's place in the beam. Either kind of step keeps, for each query, the `beam`
 most probable continuations. Probabilities only fall as a path grows. So the best hypotheses are expanded first,
 and whoever is below what a continuation must reach by then (`_Best.floor`) is not expanded at all. This is exact.
-Pruning raises the same floor.
+Pruning lets that floor begin where paths stop to matter (`_least_that_matters`).
 
 Knows ids of entities and relations and their log-probabilities; the model is whatever gives these (`Steps`).
 """
@@ -22,6 +22,7 @@ from torch.nn.functional import pad
 
 SCORES_AT_ONCE = 2**22  # entity scores in memory at a time: 16 MB, which malloc keeps for the next block
 ROUNDING = 1e-4
+LOOKED_AT = 10  # answers; what cannot change these is not searched for when pruning
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
 
 
@@ -133,7 +134,7 @@ def search(
     relations: Tensor,  # (query)
     beam: int,
     hops: int,
-    prune: float = 0.0,  # drop what is less than this share as probable as the query's best of the same length
+    prune: float = 0.0,  # drop what is less than this share as probable as the tenth new answer
     constraint: Constraint | None = None,
     guide: Guide | None = None,
     edge_ends: bool = False,  # is a path that is the queried edge itself sure to end there?
@@ -142,29 +143,49 @@ def search(
     queries = torch.arange(len(heads), device=heads.device)
     follow = steps.begin(heads, relations)
     certain = follow.new_zeros(len(heads))
+    least, fed = torch.full_like(certain, -math.inf), 0
+    if prune:
+        least = _least_that_matters(steps, heads, relations, follow, guide) + math.log(prune)
+        fed = len(heads)
     live = _Live(queries, certain, certain[:, None], heads[:, None], queries)
     ended: list[Found] = []
     for hop in range(1, hops + 1):
-        live = _choose_relations(follow[:, :-1], live, _Best(len(heads), beam, prune, follow), constraint)
+        live = _choose_relations(follow[:, :-1], live, _Best(beam, least), constraint)
         # What the queried relation leads to is an answer, however improbable; but not all of it is worth going on.
         answers = edge_ends and hop == 1
-        best = _Best(len(heads), beam, 0.0 if answers else prune, follow)
-        live = _choose_entities(steps, 2 * hop - 1, live, best, constraint, guide)
-        if answers and prune:
-            likely = live.score >= live.score[torch.searchsorted(live.query, live.query)] + math.log(prune)
-            only = live.take(~likely & (live.trail[:, 1] == relations[live.query]))
+        best = _Best(beam, torch.full_like(least, -math.inf) if answers else least)
+        live = _choose_entities(steps, 2 * hop - 1, live, best, constraint, guide, fed if hop == 1 else 0)
+        if answers:
+            matters = live.score >= least[live.query]
+            only = live.take(~matters & (live.trail[:, 1] == relations[live.query]))
             ended.append(_ended(only, torch.zeros_like(only.score), hop, hops))
-            live = live.take(likely)
+            live = live.take(matters)
         # A constraint may have left nobody to feed.
         follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
         end = follow[:, -1]
-        if edge_ends and hop == 1:
+        if answers:
             end = end.masked_fill(live.trail[:, 1] == relations[live.query], 0.0)
         ended.append(_ended(live, end, hop, hops))
     columns = zip(
         *((part.query, part.trail, part.hops, part.token_log_probability) for part in ended), strict=True
     )
     return Found(*(torch.cat(column) for column in columns))
+
+
+def _least_that_matters(
+    steps: Steps, heads: Tensor, relations: Tensor, follow: Tensor, guide: Guide | None
+) -> Tensor:
+    """How probable the tenth new answer is by the queried edge alone.  (query)
+
+    A path adds its probability to that of an answer, and nothing to others. If it has far less than the last of the
+    answers that anybody looks at, these are the same without it. New are those that the guide's edges do not have.
+    """
+    logits, norm = steps.entities(1, torch.arange(len(heads), device=heads.device), relations)
+    if guide:
+        guide.lead(heads, relations, logits, norm)
+        logits[guide.edges.entities(heads, relations)] = -math.inf
+    last = logits.topk(min(LOOKED_AT, logits.shape[1]), dim=1).values[:, -1]
+    return follow.gather(1, relations[:, None])[:, 0] + last - norm
 
 
 def _ended(live: _Live, end: Tensor, hop: int, hops: int) -> Found:
@@ -184,7 +205,13 @@ def _choose_relations(follow: Tensor, live: _Live, best: _Best, constraint: Cons
 
 
 def _choose_entities(
-    steps: Steps, level: int, live: _Live, best: _Best, constraint: Constraint | None, guide: Guide | None
+    steps: Steps,
+    level: int,
+    live: _Live,
+    best: _Best,
+    constraint: Constraint | None,
+    guide: Guide | None,
+    fed: int,  # to this level before
 ) -> _Live:
     """Feed the relations, the best hypotheses of all queries first, as long as they can matter.
 
@@ -193,7 +220,6 @@ def _choose_entities(
     """
     rows = max(1, SCORES_AT_ONCE // max(steps.num_entities, 1))
     left = _place_in_query(live.query).argsort(stable=True)
-    fed = 0
     while len(left := left[live.score[left] >= best.floor[live.query[left]]]):
         block, left = left[:rows], left[rows:]
         trail = live.trail[block]
@@ -212,11 +238,11 @@ def _choose_entities(
 class _Best:
     """The best continuations of each query, out of those offered a block of hypotheses at a time."""
 
-    def __init__(self, num_queries: int, beam: int, prune: float, like: Tensor) -> None:
-        self._beam, self._margin = beam, math.log(prune) if prune else -math.inf
-        self.floor = like.new_full((num_queries,), -math.inf)  # (query): what a continuation must reach to matter
-        none = torch.empty(0, dtype=torch.long, device=like.device)
-        self._kept = [none, none, none, none, like.new_empty(0)]  # query, source, node, token, score
+    def __init__(self, beam: int, least: Tensor) -> None:
+        self._beam, self._bounded = beam, False
+        self.floor = least.clone()  # (query): what a continuation must reach to matter
+        none = torch.empty(0, dtype=torch.long, device=least.device)
+        self._kept = [none, none, none, none, least.new_empty(0)]  # query, source, node, token, score
 
     def offer(
         self, scores: Tensor, plus: Tensor, query: Tensor, source: Tensor, node: Tensor, allowed: Pairs | None
@@ -226,8 +252,9 @@ class _Best:
         scores: (row, class); the others: (row)
         """
         if allowed is None:
-            if not self.floor.isfinite().all():
+            if not self._bounded:
                 self._set_floor(*_heads_of_rows(scores, plus, query, self._beam))
+                self._bounded = bool(self.floor.isfinite().all())
             # No sum is made of all scores: most are never looked at again. The sums round otherwise than this
             # difference, so a little more is let in than must be, and judged with the others.
             row, token = _at_least(scores, self.floor[query] - plus - ROUNDING)
@@ -243,11 +270,9 @@ class _Best:
         self._set_floor(self._kept[0], self._kept[-1])
 
     def _set_floor(self, query: Tensor, score: Tensor) -> None:
-        """The `beam`-th of these sorted scores, and no less than pruning lets through."""
-        place = _place_in_query(query)
-        for at, margin in ((self._beam - 1, 0.0), (0, self._margin)):
-            here = place == at
-            self.floor[query[here]] = torch.maximum(self.floor[query[here]], score[here] + margin)
+        """Raised to the `beam`-th of these sorted scores, if there are so many."""
+        here = _place_in_query(query) == self._beam - 1
+        self.floor[query[here]] = torch.maximum(self.floor[query[here]], score[here])
 
     def grow(self, live: _Live) -> _Live:
         """The chosen hypotheses, one token longer."""

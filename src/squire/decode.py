@@ -45,6 +45,9 @@ class Decoding:
             raise SettingError(f"--aggregate {self.aggregate}: expected {' or '.join(get_args(Aggregate))}.")
         if not 0 <= self.prune < 1:
             raise SettingError(f"--prune {self.prune:g}: expected a share from 0 to less than 1.")
+        # What adds too little to a sum may still be the best path, or the only one that is allowed.
+        if self.prune and (self.aggregate == "max" or self.constraint):
+            raise SettingError("--prune: is of --aggregate sum without --constraint only. To do: leave it out.")
 
     @property
     def known_share(self) -> float:
@@ -63,10 +66,13 @@ class Decoding:
     ) -> Decoding:
         """The recipe's way, with these changes; `known` are the edges of the graph."""
         own = recipe.decode
+        aggregate = own.aggregate if aggregate is None else aggregate
+        if prune is None:
+            prune = own.prune if aggregate == "sum" and not constraint else 0.0
         return cls(
             own.beam if beam is None else beam,
-            own.aggregate if aggregate is None else aggregate,
-            own.prune if prune is None else prune,
+            aggregate,
+            prune,
             recipe.paths.hops,
             constraint,
             Guide(known, own.known_share) if own.known_share else None,

@@ -189,7 +189,8 @@ class DecodeConfig(_Section):
     aggregate: Literal["sum", "max"] = "sum"
     """An answer's score: all its paths together (the paper's self-consistency), or its best one."""
     prune: float = 0.0
-    """Drop paths less than this share as probable as the best of the same length; the paper: none."""
+    """Drop paths less than this share as probable as the tenth new answer by the queried edge alone, which cannot
+    change the answers that people look at. Of `sum` only; the paper: none."""
     known_share: float = 0.9
     """With this probability a step goes where known edges lead, if there are any; else where the model infers. So
     the graph need not be learned by heart to be walked. The paper: 0, the model alone (docs/LOG.md)."""

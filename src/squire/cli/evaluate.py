@@ -38,7 +38,9 @@ def evaluate(
     side: Annotated[str, typer.Option(help="tail, as the paper does, or both for heads as well.")] = "tail",
     aggregate: AggregateOption = None,
     beam: BeamOption = None,
-    prune: Annotated[float | None, typer.Option(help="Drop paths below this share of the best.")] = None,
+    prune: Annotated[
+        float | None, typer.Option(help="Drop paths below this share of the tenth new answer.")
+    ] = None,
     constraint: Annotated[
         str, typer.Option(help="Edges that paths may walk: none, graph, or a graph's name or file.")
     ] = "none",

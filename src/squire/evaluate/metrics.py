@@ -28,7 +28,7 @@ class Signature:
     seed: str = "none"  # of training; none where nothing is drawn
     constraint: str = ""  # edges that paths are bound to; empty for none
     known_share: str = ""  # probability with which a step goes where known edges lead; empty for 0
-    prune: str = ""  # share of the best hypothesis below which others are dropped; empty for none
+    prune: str = ""  # share of the tenth new answer below which paths are dropped; empty for none
     sample: str = ""  # queries drawn out of how many, by which seed; empty for all
 
     def __str__(self) -> str:
