@@ -10,6 +10,7 @@ from typing import Any, overload
 from squire.drawing import Step, draw_path, rounded
 
 FURTHER = 4  # paths of an answer that are shown beside its best
+NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,30 @@ class Source:
     contribution: float  # to the logarithm of the odds against the other candidates; below 0 it speaks against
 
 
+def basis_of(sources: Sequence[Source]) -> str:
+    """What an answer rests on, in words: the fewest sources that make up nine tenths of what speaks for it."""
+    speaking = sorted((source for source in sources if source.contribution > 0), key=lambda s: -s.contribution)
+    left = NEARLY_ALL * sum(source.contribution for source in speaking)
+    names = []
+    for source in speaking:
+        if left <= 0:
+            break
+        names.append(source.name)
+        left -= source.contribution
+    if len(names) < 2:
+        return f"{names[0]} alone" if names else "nothing in particular"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 @dataclass(frozen=True)
 class Answer:
     """An entity, and why."""
 
     rank: int
     entity: str
-    score: float  # by which answers are ranked: the sum of all paths' probabilities, or (max) the best one's score
+    # By which answers are ranked: the sum of all paths' probabilities, or (max) the best one's score; or by all
+    # evidence (fused), its share among all candidates.
+    score: float
     known: bool  # is it a fact of the graph already?
     evidence: Evidence  # the best path
     further: tuple[Evidence, ...]  # others, best first
@@ -98,7 +116,8 @@ class Answer:
 
     def html(self) -> str:
         """An item of a list, its evidence drawn."""
-        about = escape(f"{rounded(self.score, 3)}, {self.evidence.grade}")
+        sure = f"{self.confidence:.0%} sure" if self.confidence is not None else rounded(self.score, 3)
+        about = escape(f"{sure}, {self.evidence.grade}")
         followed = self.evidence.rule
         rule = f"<small>rule: {escape(followed.text)} {followed.confidence:.2f}</small>" if followed else ""
         picture = f'<div style="overflow-x: auto">{self.evidence.svg()}</div>'  # a long path scrolls by itself

@@ -177,8 +177,8 @@ def _least_that_matters(
 ) -> Tensor:
     """How probable the tenth new answer is by the queried edge alone.  (query)
 
-    A path adds its probability to that of an answer, and nothing to others. If it has far less than the last of the
-    answers that anybody looks at, these are the same without it. New are those that the guide's edges do not have.
+    A path adds its probability to that of its answer. If it has far less than the last of the answers that anybody
+    looks at, these are the same without it. New are those that the guide's edges do not have.
     """
     logits, norm = steps.entities(1, torch.arange(len(heads), device=heads.device), relations)
     if guide:

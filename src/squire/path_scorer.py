@@ -1,4 +1,4 @@
-"""What a trained model says of candidates, as columns of the fusion: its led search, and the queried edge by itself.
+"""What a trained model says of candidates, as columns of the fusion: its led search, and the queried edge alone.
 
 Works on ids. The search is pruned: what cannot move the first answers need not be found to weigh them, and the
 paths that people read are searched for by `reasoner`.
@@ -64,8 +64,7 @@ class PathScorer:
             steps.begin(heads, relations)
             logits, norm = steps.entities(1, torch.arange(len(heads), device=steps.device), relations)
             log_probability = (logits - norm[:, None]).cpu().numpy()
-            for query in range(len(queries)):
-                out.append(log_probability[query, listed.candidates[listed.of(first + query)]])
+            out += [log_probability[i, listed.candidates[listed.of(first + i)]] for i in range(len(queries))]
         return np.maximum(np.concatenate(out), UNREACHED) if out else np.empty(0, np.float32)
 
 
@@ -92,4 +91,4 @@ def _best(ranked: Ranked, answers: Offsets) -> Features:
     """exp of Eq. 5 of the best path of each answer.  (answer)"""
     path = ranked.best_path[answers]
     score = ranked.token_log_probability[path].sum(1) / (2 * ranked.hops[path] + 1)
-    return np.exp(score).astype(np.float32)
+    return np.asarray(np.exp(score), np.float32)

@@ -1,38 +1,59 @@
 """The product's heart: `Reasoner.load(run).answer("Austria", "official language")`, answers with their evidence.
 
 Turns labels into ids, and paths of ids into edges that a person can read: known or inferred, along which rule. How
-the search works is in `beam`, what makes evidence good in `evidence`.
+the search works is in `beam`, what makes evidence good in `evidence`. If the run has a fusion, answers are ranked
+by all evidence, and are told how sure they are; else, or if asked to, by their paths as in the paper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin
+from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin, Source, basis_of
+from squire.connections import connect
 from squire.decode import Aggregate, Decoding, Ranked, decode
 from squire.errors import SettingError
 from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
+from squire.fusion.fit import Fusion
+from squire.fusion.fit import Ranked as Judged
+from squire.fusion.store import has_fusion, load_fusion
 from squire.graph.store import Ids
+from squire.path_scorer import PathScorer
+from squire.rules.rule import ClosedIndex
 from squire.rules.text import readable
 from squire.run import Run
 from squire.version import __version__
+
+RankedBy = Literal["paths", "fused"]
+Query = tuple[int, int]  # entity, edge relation
+PathsTo = tuple[Evidence, tuple[Evidence, ...], int, float]  # the best, further ones, how many, share of the edge
+LOOKED_THROUGH = 5  # times as many answers as wanted, where only grounded ones are
 
 
 class Reasoner:
     """A trained run, ready to answer."""
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.graph, self.names = run, run.graph, run.graph.names
+    def __init__(self, run: Run, fusion: Fusion | None = None) -> None:
+        self.run, self.graph, self.names, self.fusion = run, run.graph, run.graph.names, fusion
         self._book = RuleBook(run.rules)
 
     @classmethod
     def load(cls, folder: str | Path) -> Reasoner:
-        """The best model of a run folder."""
-        return cls(Run.load(Path(folder)))
+        """The best model of a run folder, and its fusion if there is one."""
+        run = Run.load(Path(folder))
+        fused = has_fusion(run.folder)
+        return cls(run, load_fusion(run.folder, run.graph.train, [PathScorer(run)]) if fused else None)
+
+    @cached_property
+    def _closed_rules(self) -> ClosedIndex:
+        return ClosedIndex.of(self.run.rules)
 
     def answer(
         self,
@@ -45,17 +66,19 @@ class Reasoner:
         known: bool = False,
         beam: int | None = None,
         aggregate: Aggregate | None = None,
+        ranking: RankedBy | None = None,
     ) -> Answers:
         """The k best answers to (head, relation, ?), or to (?, relation, tail) if `head` is None.
 
-        grounded: walk edges of the graph only; known: also give answers that are facts of the graph already.
+        grounded: walk edges of the graph only; known: also give answers that are facts of the graph already;
+        ranking: by all evidence, which is the default if the run has a fusion, or by the paths alone.
         """
         query = self.query(head, relation, tail)
         how = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
-        (answers,) = self.stream(np.array([query], np.int32), how, k=k, known=known)
+        (answers,) = self.stream(np.array([query], np.int32), how, k=k, known=known, ranking=ranking)
         return answers
 
-    def query(self, head: str | None, relation: str, tail: str | None = None) -> tuple[int, int]:
+    def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
         """The ids of a question: an entity and an edge relation, inverse if heads are asked for."""
         if (head is None) == (tail is None):
             raise SettingError("ask for the head or for the tail: give the other one, and the relation.")
@@ -73,52 +96,129 @@ class Reasoner:
         constraint = known if grounded else None
         return Decoding.of(self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint)
 
-    def stream(self, queries: Ids, how: Decoding, *, k: int, known: bool = False) -> Iterator[Answers]:
+    def stream(
+        self, queries: Ids, how: Decoding, *, k: int, known: bool = False, ranking: RankedBy | None = None
+    ) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
         if k < 1:
             raise SettingError(f"-k {k}: expected 1 or more.")
-        origin, asked = self._origin(how), iter(queries.tolist())
+        fusion = self._fusion(ranking)
+        origin, first = self._origin(how, "fused" if fusion else "paths"), 0
         for ranked in decode(self.run.steps, queries, how):
-            for number in range(len(ranked)):
-                entity, relation = next(asked)
-                yield self._describe((entity, relation), ranked, number, origin, k=k, known=known)
+            block = queries[first : first + len(ranked)]
+            judged = next(fusion.rank(block, threads=1)) if fusion else None
+            for number, (entity, relation) in enumerate(block.tolist()):
+                query = (entity, relation)
+                if fusion and judged:
+                    answers = self._weighed(query, ranked, number, fusion, judged, how, k, known)
+                else:
+                    answers = self._walked(query, ranked, number, k, known)
+                yield self._answers(query, origin, answers)
+            first += len(ranked)
 
-    def _origin(self, how: Decoding) -> Origin:
+    def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
+        """What to rank by; None for the paths."""
+        if ranking == "fused" and not self.fusion:
+            folder = self.run.folder
+            raise SettingError(
+                f"{folder}: no fusion here. To do: make one with 'squire fuse GRAPH --out {folder}'."
+            )
+        return None if ranking == "paths" else self.fusion
+
+    def _origin(self, how: Decoding, ranking: RankedBy) -> Origin:
         run, constraint = self.run, how.constraint.name if how.constraint else ""
         return Origin(
             str(run.folder), run.step, self.graph.name,
             how.beam, how.hops, how.aggregate, how.prune, how.known_share, how.edge_ends, constraint, __version__,
+            ranking,
         )  # fmt: skip
 
-    def _describe(
-        self, query: tuple[int, int], ranked: Ranked, number: int, origin: Origin, *, k: int, known: bool
-    ) -> Answers:
-        """The first answers to one question of a block, in words."""
-        facts = set(self.graph.train.tails_of(*query).tolist())
-        own = ranked.of(number)
-        shown = [i for i in range(own.start, own.stop) if known or int(ranked.entity[i]) not in facts][:k]
-        answers = tuple(self._answer(query, ranked, i, rank, facts) for rank, i in enumerate(shown, 1))
+    def _answers(self, query: Query, origin: Origin, answers: Sequence[Answer]) -> Answers:
         entity, relation = self._entity(query[0]), query[1]
         inverse = relation >= self.graph.num_relations
         ends = (None, entity) if inverse else (entity, None)
-        return Answers(ends[0], self._relation(relation), ends[1], origin, answers)
+        return Answers(ends[0], self._relation(relation), ends[1], origin, tuple(answers))
 
-    def _answer(self, query: tuple[int, int], ranked: Ranked, index: int, rank: int, facts: set[int]) -> Answer:
+    # --------------------------------------------------------------------------------------- ranked by paths
+
+    def _walked(self, query: Query, ranked: Ranked, number: int, k: int, known: bool) -> list[Answer]:
+        """The first answers to one question of a block, as the search ranks them."""
+        facts = set(self.graph.train.tails_of(*query).tolist())
+        own = ranked.of(number)
+        shown = [i for i in range(own.start, own.stop) if known or int(ranked.entity[i]) not in facts][:k]
+        return [self._answer(query, ranked, i, rank, facts) for rank, i in enumerate(shown, 1)]
+
+    def _answer(self, query: Query, ranked: Ranked, index: int, rank: int, facts: set[int]) -> Answer:
+        entity, paths = int(ranked.entity[index]), self._paths(query, ranked, index)
+        return Answer(rank, self._entity(entity), ranked.probability(index), entity in facts, *paths)
+
+    def _paths(self, query: Query, ranked: Ranked, index: int) -> PathsTo:
         first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])
-        evidence = self.evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
-        entity = int(ranked.entity[index])
-        return Answer(
-            rank,
-            self._entity(entity),
-            ranked.probability(index),
-            entity in facts,
-            evidence[0],
-            tuple(evidence[1:]),
-            end - first,
-            float(ranked.asserted[index]),
-        )
+        best, *further = self.evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
+        return best, tuple(further), end - first, float(ranked.asserted[index])
 
-    def evidence(self, query: tuple[int, int], ranked: Ranked, paths: slice) -> list[Evidence]:
+    # ---------------------------------------------------------------------------------- ranked by all evidence
+
+    def _weighed(
+        self, query: Query, ranked: Ranked, number: int, fusion: Fusion, judged: Judged, how: Decoding,
+        k: int, known: bool,
+    ) -> list[Answer]:  # fmt: skip
+        """The first answers to one question of a block, as the fusion ranks them, each with paths to it."""
+        facts = self.graph.train.tails_of(*query).tolist() if known else []
+        own = judged.listed.of(number)
+        order = own.start + np.argsort(-judged.scores[own], kind="stable")
+        order = order[: k * (LOOKED_THROUGH if how.constraint else 1)]
+        candidates = judged.listed.candidates[order].tolist()
+        paths = self._paths_to(query, ranked, number, [*facts, *candidates], how)
+        shares = fusion.sources(judged.listed.take(np.sort(order)))
+        place = np.argsort(np.argsort(order))  # of each among the sorted ones
+        answers = [
+            Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph itself")
+            for fact in facts
+            if fact in paths
+        ]
+        for i, entity in enumerate(candidates):
+            if entity in paths:
+                found = [Source(name, float(share[place[i]])) for name, share in shares.items()]
+                sources = tuple(sorted(found, key=lambda source: -abs(source.contribution)))
+                judgement = float(judged.confidence[order[i]]), sources, basis_of(sources)
+                chance = float(judged.chance[order[i]])
+                answers.append(Answer(0, self._entity(entity), chance, False, *paths[entity], *judgement))
+        return [replace(answer, rank=rank) for rank, answer in enumerate(answers[:k], 1)]
+
+    def _paths_to(
+        self, query: Query, ranked: Ranked, number: int, answers: Sequence[int], how: Decoding
+    ) -> dict[int, PathsTo]:
+        """Paths to answers that the search need not have found.
+
+        Where it found nothing but the queried edge, known paths are looked for. If there are none, the edge itself
+        is all there is; but not where only given edges may be walked.
+        """
+        found = self._reached(query, ranked, number, answers)
+        bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
+        known = connect(self.run, self._closed_rules, query, bare, how) if bare else None
+        for entity, (best, further, count, _) in self._reached(query, known, 0, bare).items() if known else ():
+            edge, _, edges, asserted = found.get(entity, (None, (), 0, 0.0))
+            further = (*further, edge)[:FURTHER] if edge else further
+            found[entity] = best, further, count + edges, asserted
+        if not how.constraint:
+            for entity in answers:
+                found.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
+        return found
+
+    def _reached(self, query: Query, ranked: Ranked, number: int, wanted: Sequence[int]) -> dict[int, PathsTo]:
+        own = ranked.of(number)
+        places = own.start + np.flatnonzero(np.isin(ranked.entity[own], wanted))
+        return {int(ranked.entity[i]): self._paths(query, ranked, i) for i in places.tolist()}
+
+    def _bare_edge(self, query: Query, entity: int) -> Evidence:
+        """Nothing but the queried edge, which the search has not found worth following."""
+        edge = self._edge([query[0], query[1], entity], False, 0.0)
+        return Evidence((edge,), GRADES[2], 0.0, 0.0, None)
+
+    # ------------------------------------------------------------------------------------------------ in words
+
+    def evidence(self, query: Query, ranked: Ranked, paths: slice) -> list[Evidence]:
         """Some paths of one question, in words."""
         trail, hops, tokens = ranked.trail[paths], ranked.hops[paths], ranked.token_log_probability[paths]
         heads = np.full(len(trail), query[0])

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from squire.answers import FURTHER, Answers, Evidence
-from squire.cli.choices import AggregateOption, BeamOption, GroundedOption, RunFolder
+from squire.cli.choices import AggregateOption, BeamOption, GroundedOption, RankingOption, RunFolder
 from squire.cli.console import out, print_json, progress_bar
 from squire.cli.data import AsJson
 from squire.drawing import rounded
@@ -27,6 +27,7 @@ def answer(
     paths: Annotated[int, typer.Option(min=1, max=1 + FURTHER, help="Paths to show of each answer.")] = 1,
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
+    ranking: RankingOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are in the graph, dashed ones inferred."""
@@ -38,7 +39,7 @@ def answer(
             None if head == UNKNOWN else head,
             relation,
             None if tail == UNKNOWN else tail,
-            k=k, grounded=grounded, known=known, beam=beam, aggregate=aggregate,
+            k=k, grounded=grounded, known=known, beam=beam, aggregate=aggregate, ranking=ranking,
         )  # fmt: skip
     if as_json:
         print_json(found.as_dict())
@@ -47,12 +48,13 @@ def answer(
 
 
 def print_answers(found: Answers, paths: int = 1) -> None:
-    """The question, then each answer with its score, its grade, its paths and the rule they follow."""
+    """The question, then each answer: how sure, its grade, its paths, the rule they follow, what it rests on."""
     out.print(Text(found.question, "bold"), soft_wrap=True)
     for one in found:
         mark = ("  in the graph", "dim") if one.known else ("", "")
-        about = f"  {rounded(one.score, 3)}  {one.evidence.grade}"
-        if one.evidence.grade != "asserted" and one.asserted >= 0.5:
+        sure = rounded(one.score, 3) if one.confidence is None else f"{one.confidence:.0%} sure"
+        about = f"  {sure}  {one.evidence.grade}"
+        if one.confidence is None and one.evidence.grade != "asserted" and one.asserted >= 0.5:
             about += f", but {one.asserted:.0%} asserted"
         title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (about, "cyan"), mark)
         out.print(title, soft_wrap=True)
@@ -61,6 +63,9 @@ def print_answers(found: Answers, paths: int = 1) -> None:
             if evidence.rule:
                 rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
                 out.print(Text(rule, "dim"), soft_wrap=True)
+        if one.sources:
+            shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in one.sources)
+            out.print(Text(f"       rests on {one.basis}: {shares}", "dim"), soft_wrap=True)
     if not len(found):
         out.print("no path leads to a new answer", style="yellow")
 

@@ -15,3 +15,7 @@ AggregateOption = Annotated[
     Literal["sum", "max"] | None,
     typer.Option(help="Rank by all paths to an answer, or by the best one; else the recipe's."),
 ]
+RankingOption = Annotated[
+    Literal["paths", "fused"] | None,
+    typer.Option(help="By the model's paths, or by all evidence; else fused if 'squire fuse' was here."),
+]

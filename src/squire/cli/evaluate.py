@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from squire.cli.choices import AggregateOption, BeamOption
+from squire.cli.choices import AggregateOption, BeamOption, RankingOption
 from squire.cli.console import Bar, errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.tables import HEADINGS, figures, print_metrics
@@ -30,10 +30,7 @@ from squire.rules.rule import Rules
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of 'squire train' or 'squire fuse'.")],
-    ranking: Annotated[
-        Literal["paths", "fused"] | None,
-        typer.Option(help="By the model's paths, or by all evidence; else fused if 'squire fuse' was here."),
-    ] = None,
+    ranking: RankingOption = None,
     split: Annotated[str, typer.Option(help="test, or valid while you are still choosing.")] = "test",
     side: Annotated[str, typer.Option(help="tail, as the paper does, or both for heads as well.")] = "tail",
     aggregate: AggregateOption = None,

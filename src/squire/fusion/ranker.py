@@ -27,6 +27,7 @@ Progress = Callable[[int, int], None]  # done, total
 FAR = 5.0  # standard deviations beyond which a value is cut
 LOG_FLOOR = 1e-3
 ROWS_AT_ONCE = 1 << 16
+DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ class Ranker:
             rows = slice(first, first + ROWS_AT_ONCE)
             columns, relation = self.columns(features[rows]), torch.from_numpy(relations[rows].astype(np.int64))
             out[rows] = sum(network(columns, relation).double() for network in self.networks) / len(self.networks)
-        return out
+        # Products round by where a row stands among others: the same features must have the same score.
+        return np.round(out, DECIMALS)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that was fitted, by name."""

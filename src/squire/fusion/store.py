@@ -46,8 +46,10 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
 
 
 def load_fusion(folder: Path, adjacency: Adjacency, scorers: Sequence[Scorer] = ()) -> Fusion:
-    """Inverse of `save_fusion`, given the train edges of the graph and the models that it was fitted with."""
+    """Inverse of `save_fusion`, given the graph's train edges, and models that it may have been fitted with."""
     checkpoint = load_checkpoint(folder, FUSION)
+    columns = set(checkpoint.state.get("features", ()))
+    scorers = [scorer for scorer in scorers if columns.issuperset(row.name for row in scorer.table)]
     try:
         _check(checkpoint, adjacency)
         about = About(**checkpoint.state["about"])

@@ -1,0 +1,169 @@
+"""Answers ranked by all evidence: how sure they are, what they rest on, and that each still has a path."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_run import HOSTILE, family, small_run, train_facts
+from typer.testing import CliRunner
+
+from squire.answers import Source, basis_of
+from squire.cli import app
+from squire.connections import connect
+from squire.errors import SettingError
+from squire.fusion.fit import fit_fusion
+from squire.fusion.store import save_fusion
+from squire.reasoner import Reasoner
+
+QUESTION = ("cleo", "grandparent")
+
+
+@cache
+def fused_run() -> Path:
+    """The small run, with a fusion of its graph beside the model."""
+    folder = small_run().parent / "fused"
+    shutil.copytree(small_run(), folder)
+    save_fusion(fit_fusion(family(), folds=2), folder)
+    return folder
+
+
+@cache
+def reasoner() -> Reasoner:
+    return Reasoner.load(fused_run())
+
+
+def test_the_ranking_is_the_fusions() -> None:
+    found = reasoner().answer(*QUESTION, k=50)
+    fusion = reasoner().fusion
+    assert fusion
+    query = np.array([reasoner().query(*QUESTION)], np.int32)
+    (judged,) = fusion.rank(query)
+    order = np.argsort(-judged.scores, kind="stable")
+    names = [reasoner().names.entities[i] for i in judged.listed.candidates[order]]
+    assert [answer.entity for answer in found] == names
+    assert [answer.rank for answer in found] == list(range(1, len(names) + 1))
+    assert [answer.confidence for answer in found] == judged.confidence[order].tolist()
+    assert [answer.score for answer in found] == judged.chance[order].tolist()
+    assert found.origin.ranking == "fused"
+
+
+def test_sources_add_up_to_what_the_ranker_adds_to_nothing() -> None:
+    found = reasoner().answer(*QUESTION, k=3)
+    fusion = reasoner().fusion
+    assert fusion
+    (judged,) = fusion.rank(np.array([reasoner().query(*QUESTION)], np.int32))
+    shares = fusion.sources(judged.listed)
+    order = np.argsort(-judged.scores, kind="stable")
+    for answer, place in zip(found, order[:3], strict=True):
+        assert {s.name: pytest.approx(s.contribution, abs=1e-6) for s in answer.sources} == {
+            name: share[place] for name, share in shares.items()
+        }
+        sizes = [abs(source.contribution) for source in answer.sources]
+        assert sizes == sorted(sizes, reverse=True)
+        assert answer.basis == basis_of(answer.sources)
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ({"rules": 2.0, "frequency": 0.1}, "rules alone"),
+        ({"frequency": 1.0, "rules": -3.0}, "frequency alone"),
+        ({"frequency": 1.0, "rules": 2.0}, "rules and frequency"),
+        ({"a": 1.0, "b": 2.0, "c": 3.0}, "c, b and a"),
+        ({"rules": -1.0}, "nothing in particular"),
+        ({}, "nothing in particular"),
+    ],
+)
+def test_what_an_answer_rests_on_in_words(shares: dict[str, float], words: str) -> None:
+    assert basis_of([Source(name, share) for name, share in shares.items()]) == words
+
+
+def test_one_switch_gives_the_ranking_of_the_paths_back() -> None:
+    plain, back = (
+        Reasoner.load(small_run()).answer(*QUESTION, k=5),
+        reasoner().answer(*QUESTION, k=5, ranking="paths"),
+    )
+    assert back.answers == plain.answers
+    assert back.origin.ranking == plain.origin.ranking == "paths"
+    assert back[0].confidence is None
+
+
+def test_without_a_fusion_none_is_promised() -> None:
+    with pytest.raises(SettingError, match=r"no fusion here\. To do: make one with 'squire fuse GRAPH --out"):
+        Reasoner.load(small_run()).answer(*QUESTION, ranking="fused")
+
+
+def test_evidence_leads_to_its_answer_and_says_what_is_known() -> None:
+    facts = {(head, reasoner().names.shorten(relation), tail) for head, relation, tail in train_facts()}
+    for answer in reasoner().answer(*QUESTION, k=50):
+        for path in (answer.evidence, *answer.further):
+            assert path.start == "cleo"
+            assert path.edges[-1].goal == answer.entity
+            assert [edge.known for edge in path.edges] == [
+                (edge.head, edge.relation, edge.tail) in facts for edge in path.edges
+            ]
+
+
+def test_an_answer_that_no_path_reaches_shows_the_queried_edge() -> None:
+    """At a beam of one the search finds almost nothing; known paths are found all the same, if any."""
+    found = reasoner().answer(*QUESTION, k=50, beam=1)
+    grades = {answer.entity: answer.evidence.grade for answer in found}
+    assert grades["cleo 2"] == "grounded"
+    for answer in found:
+        if answer.evidence.grade == "asserted":
+            (edge,) = answer.evidence.edges
+            assert (edge.head, edge.relation, edge.tail, edge.known) == (*QUESTION, answer.entity, False)
+
+
+def test_connections_are_walked_on_known_edges_only() -> None:
+    ours = reasoner()
+    query, answer = ours.query(*QUESTION), ours.names.entity("dan 1")
+    ranked = connect(ours.run, ours._closed_rules, query, [answer], ours.decoding())
+    assert ranked is not None
+    own = [i for i in range(len(ranked.entity)) if ranked.entity[i] == answer]
+    assert own
+    paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own[0], own[0] + 1]].tolist()))
+    assert {path.grade for path in paths} == {"grounded"}
+    alone = ours.names.entity("cleo")
+    assert connect(ours.run, ours._closed_rules, query, [alone], ours.decoding()) is None
+
+
+def test_grounded_answers_have_grounded_evidence_and_known_ones_come_first() -> None:
+    found = reasoner().answer(*QUESTION, k=5, grounded=True)
+    assert len(found)
+    assert {answer.evidence.grade for answer in found} == {"grounded"}
+    with_known = reasoner().answer("ada", "grandparent", k=3, known=True)
+    assert (with_known[0].entity, with_known[0].known, with_known[0].confidence) == ("ada 2", True, 1.0)
+    assert with_known[0].basis == "the graph itself"
+    assert not any(answer.known for answer in with_known[1:])
+
+
+def test_many_questions_at_once_are_answered_as_each_by_itself() -> None:
+    names = ["cleo", "finn", HOSTILE, "ada"] * 3
+    queries = np.array([reasoner().query(name, "grandparent") for name in names], np.int32)
+    together = list(reasoner().stream(queries, reasoner().decoding(), k=4))
+    for name, answers in zip(names, together, strict=True):
+        alone = reasoner().answer(name, "grandparent", k=4)
+        assert [(a.entity, a.evidence.text) for a in answers] == [(a.entity, a.evidence.text) for a in alone]
+
+
+def test_the_command_says_how_sure_and_what_it_rests_on() -> None:
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["answer", str(fused_run()), *QUESTION, *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    best = reasoner().answer(*QUESTION, k=1)[0]
+    text = run("-k", "1")
+    assert f"{best.entity}  {best.confidence:.0%} sure  {best.evidence.grade}" in text
+    assert f"rests on {best.basis}: " in text
+    assert "sure" not in run("--ranking", "paths")
+    content = json.loads(run("--json", "-k", "1"))
+    assert content["origin"]["ranking"] == "fused"
+    assert content["answers"][0]["confidence"] == best.confidence
+    assert content["answers"][0]["sources"][0].keys() == {"name", "contribution"}
