@@ -15,7 +15,7 @@ from complete_cases import a_job, complete, finish, make_run, rows_of
 from graphs import write
 from test_distributed import torchrun
 
-from squire.answers import Edge, Evidence
+from squire.answers import Answer, Edge, Evidence
 from squire.complete import JOB, Completion, Predictor, Wanted
 from squire.errors import SettingError, UnknownName
 from squire.graph.store import Ids
@@ -131,7 +131,8 @@ def test_memory_does_not_grow_with_the_questions(
     def predict(_: Predictor, questions: Questions, first: int, end: int) -> Iterator[list[Prediction]]:
         for number in range(first, end):
             evidence = Evidence((edge,), "grounded", 1.0, 1.0, None)
-            yield [Prediction(number % 10, 0, 0, rank, 0.5, evidence) for rank in range(50)]
+            answers = (Answer(rank, "b", 0.5, False, evidence, (), 1, 0.0) for rank in range(50))
+            yield [Prediction(number % 10, 0, 0, answer) for answer in answers]
 
     monkeypatch.setattr(Predictor, "predict", predict)
     peaks = []

@@ -53,8 +53,8 @@ def test_predictions_are_the_answers_without_what_any_split_knows(run: Path, tmp
         for rank, (prediction, (fact, one)) in enumerate(zip(predictions, new, strict=False), 1):
             head, tail = names.entities[prediction.head], names.entities[prediction.tail]
             assert (head, names.relations[prediction.relation], tail) == fact
-            assert (prediction.rank, prediction.evidence.text) == (rank, one.evidence.text)
-            assert prediction.score == pytest.approx(one.score, rel=1e-4)
+            assert (prediction.answer.rank, prediction.answer.evidence.text) == (rank, one.evidence.text)
+            assert prediction.answer.score == pytest.approx(one.score, rel=1e-4)
     assert held_out > 0  # else there was nothing to leave out: answers know train only
 
 
@@ -79,8 +79,9 @@ def test_a_path_reads_the_same_in_a_file_and_on_the_screen() -> None:
 
 def test_tsv_has_a_header_and_escapes_what_would_break_a_line(whole: Path) -> None:
     header, *rows = rows_of(whole)
-    assert header == SCHEMA.names == ["head", "relation", "tail", "rank", "score", "grade", "path", "rule", "hops"]
-    assert {len(row) for row in rows} == {9}
+    names = ["head", "relation", "tail", "rank", "score", "grade", "path", "rule", "hops", "confidence", "basis"]
+    assert header == SCHEMA.names == names
+    assert {len(row) for row in rows} == {len(names)}
     assert set(ODD[:4]) <= {label for row in rows for label in (row[0], row[2])}
     assert {row[3] for row in rows} == {"1", "2", "3"}
     assert not {tuple(row[:3]) for row in rows} & {fact for split in facts().values() for fact in split}
@@ -93,7 +94,8 @@ def test_parquet_holds_the_same_with_types(run: Path, whole: Path, tmp_path: Pat
     rows, expected = table.to_pylist(), rows_of(whole)[1:]
     assert count == len(rows) == len(expected)
     for row, cells in zip(rows, expected, strict=True):
-        text = row | {"score": f"{row['score']:.6g}", "rule": row["rule"] or ""}
+        text = {name: "" if value is None else value for name, value in row.items()}
+        text["score"] = f"{row['score']:.6g}"
         assert [str(text[name]) for name in SCHEMA.names] == cells
         assert row["hops"] == row["path"].count("▶") + row["path"].count("◀")
     assert finish(a_job(run, tmp_path / "more.parquet", Wanted(answers=99))) > count

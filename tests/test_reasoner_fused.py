@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from squire.answers import Source, basis_of
 from squire.cli import app
 from squire.connections import connect
 from squire.errors import SettingError
+from squire.fusion.calibrate import Calibration
 from squire.fusion.fit import fit_fusion
 from squire.fusion.store import save_fusion
 from squire.reasoner import Reasoner
@@ -25,10 +27,11 @@ QUESTION = ("cleo", "grandparent")
 
 @cache
 def fused_run() -> Path:
-    """The small run, with a fusion of its graph beside the model."""
+    """The small run with a fusion beside the model. One valid fact calibrates nothing, so it is made up."""
     folder = small_run().parent / "fused"
     shutil.copytree(small_run(), folder)
-    save_fusion(fit_fusion(family(), folds=2), folder)
+    calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
+    save_fusion(replace(fit_fusion(family(), folds=2), calibration=calibration), folder)
     return folder
 
 
@@ -167,3 +170,34 @@ def test_the_command_says_how_sure_and_what_it_rests_on() -> None:
     assert content["origin"]["ranking"] == "fused"
     assert content["answers"][0]["confidence"] == best.confidence
     assert content["answers"][0]["sources"][0].keys() == {"name", "contribution"}
+
+
+def test_bulk_predictions_of_a_wanted_precision_are_those_answers_that_are_sure_enough(tmp_path: Path) -> None:
+    def run(*arguments: object) -> str:
+        result = CliRunner().invoke(app, ["complete", *map(str, arguments)])
+        assert result.exit_code == 0, result.exception or result.output
+        return result.output
+
+    fusion = reasoner().fusion
+    assert fusion
+    run(fused_run(), "-o", tmp_path / "all.tsv", "--relation", "grandparent", "-k", 99, "--heads", "all")
+    rows = [line.split("\t") for line in (tmp_path / "all.tsv").read_text().splitlines()]
+    sure = rows[0].index("confidence")
+    assert rows[0][sure:] == ["confidence", "basis"]
+    confidences = sorted({float(row[sure]) for row in rows[1:]})
+    least_for = {precision / 100: fusion.calibration.threshold_for(precision / 100) for precision in range(48, 95)}
+    precision, least = next((p, c) for p, c in least_for.items() if c and confidences[0] < c <= confidences[-1])
+    run(
+        fused_run(), "-o", tmp_path / "sure.tsv", "--relation", "grandparent", "-k", 99, "--heads", "all",
+        "--precision", precision,
+    )  # fmt: skip
+    kept = [line.split("\t") for line in (tmp_path / "sure.tsv").read_text().splitlines()]
+    assert kept == [rows[0], *(row for row in rows[1:] if float(row[sure]) >= least - 1e-6)]
+    assert 1 < len(kept) < len(rows)
+
+
+def test_a_precision_needs_a_fusion_and_must_have_been_reached() -> None:
+    with pytest.raises(SettingError, match=r"--precision 0\.9: .* ranks by paths, which do not say how sure"):
+        Reasoner.load(small_run()).confidence_for(0.9)
+    with pytest.raises(SettingError, match=r"--precision 1: no answers were so often true on valid\. To do: ask"):
+        reasoner().confidence_for(1.0)

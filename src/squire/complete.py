@@ -15,20 +15,18 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from squire.decode import Decoding, Ranked, decode
+from squire.decode import Decoding
 from squire.errors import SettingError
 from squire.files import LOCK
 from squire.graph.graph import SPLITS
 from squire.graph.streams import ensure_creatable, replacing
 from squire.predictions import Prediction, format_for
 from squire.questions import Questions
-from squire.reasoner import Reasoner
-from squire.run import Run
+from squire.reasoner import RankedBy, Reasoner
 from squire.train.distributed import ALONE, Team
 from squire.train.interruptions import interruptions
 from squire.train.lock import locked
@@ -45,6 +43,8 @@ class Wanted:
 
     answers: int = 3
     min_score: float = 0.0
+    ranking: RankedBy | None = None
+    min_confidence: float = 0.0
 
 
 class Predictor:
@@ -56,27 +56,19 @@ class Predictor:
 
     def predict(self, questions: Questions, first: int, end: int) -> Iterator[list[Prediction]]:
         """The predictions from each of these questions, in order."""
-        queries = questions.between(first, end)
-        asked = iter(queries.tolist())
-        for ranked in decode(self.reasoner.run.steps, queries, self.how):
-            for number in range(len(ranked)):
-                entity, relation = next(asked)
-                yield list(self._new((entity, relation), ranked, number))
-
-    def _new(self, query: tuple[int, int], ranked: Ranked, number: int) -> Iterator[Prediction]:
-        facts = set(self._known.tails_of(*query).tolist())
-        own = ranked.of(number)
-        new = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in facts)
-        for rank, i in enumerate(islice(new, self.wanted.answers), 1):
-            score = ranked.probability(i)
-            if score < self.wanted.min_score:
-                return  # the next are worse
-            best = int(ranked.best_path[i])
-            (evidence,) = self.reasoner.evidence(query, ranked, slice(best, best + 1))
-            entity, relation, answer = *query, int(ranked.entity[i])
-            inverse = relation >= (n := self.reasoner.graph.num_relations)
-            fact = (answer, relation - n, entity) if inverse else (entity, relation, answer)
-            yield Prediction(*fact, rank, score, evidence)
+        queries, wanted = questions.between(first, end), self.wanted
+        found = self.reasoner.answers(
+            queries, self.how, k=wanted.answers, without=self._known,
+            ranking=wanted.ranking, min_confidence=wanted.min_confidence,
+        )  # fmt: skip
+        n = self.reasoner.graph.num_relations
+        for (entity, relation), answers in zip(queries.tolist(), found, strict=True):
+            rows = []
+            for other, answer in answers:
+                head, tail = (other, entity) if relation >= n else (entity, other)
+                if answer.score >= wanted.min_score:
+                    rows.append(Prediction(head, relation % n, tail, answer))
+            yield rows
 
     @property
     def about(self) -> dict[str, object]:
@@ -84,9 +76,11 @@ class Predictor:
         how = self.how
         return {
             "squire": __version__,
-            "model": checksum(self.reasoner.run),
+            "model": checksum(self.reasoner),
             "answers": self.wanted.answers,
             "min_score": self.wanted.min_score,
+            "ranking": "paths" if self.wanted.ranking == "paths" or not self.reasoner.fusion else "fused",
+            "min_confidence": self.wanted.min_confidence,
             "grounded": how.constraint is not None,
             "beam": how.beam,
             "aggregate": how.aggregate,
@@ -97,10 +91,11 @@ class Predictor:
         }
 
 
-def checksum(run: Run) -> str:
+def checksum(reasoner: Reasoner) -> str:
     """Of all that a run's answers depend on: weights, facts of all splits, rules."""
+    run, fusion = reasoner.run, reasoner.fusion
     digest = hashlib.sha256()
-    for name, weights in sorted(run.model.state_dict().items()):
+    for name, weights in sorted({**run.model.state_dict(), **(fusion.ranker.tensors() if fusion else {})}.items()):
         digest.update(name.encode())
         digest.update(weights.cpu().contiguous().numpy().data)
     for array in (*(run.graph.triples(split) for split in SPLITS), run.rules.head, run.rules.body):

@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from squire.answers import Evidence
+from squire.answers import Answer
 from squire.errors import SettingError
 from squire.graph.graph import Graph
 from squire.graph.io import Terms
@@ -37,6 +37,8 @@ SCHEMA = pa.schema(
         ("path", pa.string()),
         ("rule", pa.string()),  # that the path follows, else null
         ("hops", pa.int32()),
+        ("confidence", pa.float64()),  # that it is true, if ranked by all evidence
+        ("basis", pa.string()),  # what the confidence rests on
     ]
 )
 ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -49,9 +51,7 @@ class Prediction:
     head: int
     relation: int  # of the graph, not an inverse
     tail: int
-    rank: int
-    score: float
-    evidence: Evidence
+    answer: Answer
 
 
 class Format(Protocol):
@@ -83,17 +83,19 @@ def format_for(file: Path, graph: Graph) -> Format:
 
 def _row(prediction: Prediction, names: Names) -> tuple[object, ...]:
     """In the order of SCHEMA. Labels in full, so that other tables can be joined with them."""
-    evidence = prediction.evidence
+    answer, evidence = prediction.answer, prediction.answer.evidence
     return (
         names.entities[prediction.head],
         names.relations[prediction.relation],
         names.entities[prediction.tail],
-        prediction.rank,
-        prediction.score,
+        answer.rank,
+        answer.score,
         evidence.grade,
         evidence.text,
         evidence.rule.text if evidence.rule else None,
         len(evidence.edges),
+        answer.confidence,
+        answer.basis or None,
     )
 
 
@@ -156,7 +158,8 @@ def _cell(value: object) -> str:
 
 
 def _statement(terms: Terms, prediction: Prediction) -> str:
-    evidence = prediction.evidence
-    comment = f"{prediction.score:.6g} {evidence.grade}: {evidence.text}".translate(ESCAPES)
+    answer, evidence = prediction.answer, prediction.answer.evidence
+    sure = answer.score if answer.confidence is None else answer.confidence
+    comment = f"{sure:.6g} {evidence.grade}: {evidence.text}".translate(ESCAPES)
     head, tail = terms.head(prediction.head), terms.entity(prediction.tail)
     return f"# {comment}\n{head} {terms.relation(prediction.relation)} {tail} .\n"

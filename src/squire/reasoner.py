@@ -11,10 +11,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 
 from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin, Source, basis_of
 from squire.connections import connect
@@ -24,7 +26,7 @@ from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
 from squire.fusion.fit import Fusion
 from squire.fusion.fit import Ranked as Judged
 from squire.fusion.store import has_fusion, load_fusion
-from squire.graph.store import Ids
+from squire.graph.store import Adjacency, Ids, Offsets
 from squire.path_scorer import PathScorer
 from squire.rules.rule import ClosedIndex
 from squire.rules.text import readable
@@ -45,9 +47,9 @@ class Reasoner:
         self._book = RuleBook(run.rules)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Reasoner:
+    def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
         """The best model of a run folder, and its fusion if there is one."""
-        run = Run.load(Path(folder))
+        run = Run.load(Path(folder), device)
         fused = has_fusion(run.folder)
         return cls(run, load_fusion(run.folder, run.graph.train, [PathScorer(run)]) if fused else None)
 
@@ -100,21 +102,27 @@ class Reasoner:
         self, queries: Ids, how: Decoding, *, k: int, known: bool = False, ranking: RankedBy | None = None
     ) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
+        origin = self._origin(how, ranking)
+        found = self.answers(queries, how, k=k, without=None if known else self.graph.train, ranking=ranking)
+        for query, answers in zip(queries.tolist(), found, strict=True):
+            yield self._answers(query, origin, [answer for _, answer in answers])
+
+    def answers(
+        self,
+        queries: Ids,
+        how: Decoding,
+        *,
+        k: int,
+        without: Adjacency | None,
+        ranking: RankedBy | None = None,
+        min_confidence: float = 0.0,
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """The same as lists of entities with what is to be said of them; `without` holds facts to be left out."""
         if k < 1:
             raise SettingError(f"-k {k}: expected 1 or more.")
-        fusion = self._fusion(ranking)
-        origin, first = self._origin(how, "fused" if fusion else "paths"), 0
-        for ranked in decode(self.run.steps, queries, how):
-            block = queries[first : first + len(ranked)]
-            judged = next(fusion.rank(block, threads=1)) if fusion else None
-            for number, (entity, relation) in enumerate(block.tolist()):
-                query = (entity, relation)
-                if fusion and judged:
-                    answers = self._weighed(query, ranked, number, fusion, judged, how, k, known)
-                else:
-                    answers = self._walked(query, ranked, number, k, known)
-                yield self._answers(query, origin, answers)
-            first += len(ranked)
+        if fusion := self._fusion(ranking):
+            return self._by_fusion(fusion, queries, how, k, without, min_confidence)
+        return self._by_paths(queries, how, k, without)
 
     def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
         """What to rank by; None for the paths."""
@@ -125,12 +133,28 @@ class Reasoner:
             )
         return None if ranking == "paths" else self.fusion
 
-    def _origin(self, how: Decoding, ranking: RankedBy) -> Origin:
+    def confidence_for(self, precision: float, ranking: RankedBy | None = None) -> float:
+        """How sure to be, so that this share of the answers was true on valid."""
+        fusion = self._fusion(ranking)
+        if not fusion:
+            folder = self.run.folder
+            raise SettingError(
+                f"--precision {precision:g}: {folder} ranks by paths, which do not say how sure they are. To do: "
+                f"'squire fuse GRAPH --out {folder}'."
+            )
+        least = fusion.calibration.threshold_for(precision)
+        if least is None:
+            raise SettingError(
+                f"--precision {precision:g}: no answers were so often true on valid. To do: ask for less."
+            )
+        return least
+
+    def _origin(self, how: Decoding, ranking: RankedBy | None) -> Origin:
         run, constraint = self.run, how.constraint.name if how.constraint else ""
         return Origin(
             str(run.folder), run.step, self.graph.name,
             how.beam, how.hops, how.aggregate, how.prune, how.known_share, how.edge_ends, constraint, __version__,
-            ranking,
+            "fused" if self._fusion(ranking) else "paths",
         )  # fmt: skip
 
     def _answers(self, query: Query, origin: Origin, answers: Sequence[Answer]) -> Answers:
@@ -141,16 +165,25 @@ class Reasoner:
 
     # --------------------------------------------------------------------------------------- ranked by paths
 
-    def _walked(self, query: Query, ranked: Ranked, number: int, k: int, known: bool) -> list[Answer]:
-        """The first answers to one question of a block, as the search ranks them."""
-        facts = set(self.graph.train.tails_of(*query).tolist())
-        own = ranked.of(number)
-        shown = [i for i in range(own.start, own.stop) if known or int(ranked.entity[i]) not in facts][:k]
-        return [self._answer(query, ranked, i, rank, facts) for rank, i in enumerate(shown, 1)]
+    def _by_paths(
+        self, queries: Ids, how: Decoding, k: int, without: Adjacency | None
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """As the search ranks them."""
+        for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, how), strict=True):
+            own, facts = ranked.of(number), set(self.graph.train.tails_of(*query).tolist())
+            hidden = set(without.tails_of(*query).tolist()) if without else ()
+            shown = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in hidden)
+            answers = []
+            for rank, i in enumerate(islice(shown, k), 1):
+                entity, paths = int(ranked.entity[i]), self._paths(query, ranked, i)
+                score = ranked.probability(i)
+                answers.append((entity, Answer(rank, self._entity(entity), score, entity in facts, *paths)))
+            yield answers
 
-    def _answer(self, query: Query, ranked: Ranked, index: int, rank: int, facts: set[int]) -> Answer:
-        entity, paths = int(ranked.entity[index]), self._paths(query, ranked, index)
-        return Answer(rank, self._entity(entity), ranked.probability(index), entity in facts, *paths)
+    def _searched(self, queries: Ids, how: Decoding) -> Iterator[tuple[Ranked, int]]:
+        """What the search found for each question: a block, and the question's number in it."""
+        for ranked in decode(self.run.steps, queries, how):
+            yield from ((ranked, number) for number in range(len(ranked)))
 
     def _paths(self, query: Query, ranked: Ranked, index: int) -> PathsTo:
         first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])
@@ -159,32 +192,57 @@ class Reasoner:
 
     # ---------------------------------------------------------------------------------- ranked by all evidence
 
+    def _by_fusion(
+        self,
+        fusion: Fusion,
+        queries: Ids,
+        how: Decoding,
+        k: int,
+        without: Adjacency | None,
+        min_confidence: float,
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """As the fusion ranks them. Paths are searched for only where there is something to say."""
+        first = 0
+        for judged in fusion.rank(queries, threads=1):
+            asked = queries[first : first + len(judged.listed)]
+            most = k * (LOOKED_THROUGH if how.constraint else 1)
+            chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
+            facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
+            worth = np.flatnonzero([len(some) + len(own) > 0 for some, own in zip(chosen, facts, strict=True)])
+            searched = self._searched(asked[worth], how)
+            for number, query in enumerate(asked.tolist()):
+                if not len(chosen[number]) + len(facts[number]):
+                    yield []
+                    continue
+                ranked, place = next(searched)
+                entities = [*facts[number], *judged.listed.candidates[chosen[number]].tolist()]
+                paths = self._paths_to(query, ranked, place, entities, how)
+                answers = self._weighed(fusion, judged, facts[number], chosen[number], paths)
+                yield [(entity, replace(one, rank=rank)) for rank, (entity, one) in enumerate(answers[:k], 1)]
+            first += len(asked)
+
     def _weighed(
-        self, query: Query, ranked: Ranked, number: int, fusion: Fusion, judged: Judged, how: Decoding,
-        k: int, known: bool,
-    ) -> list[Answer]:  # fmt: skip
-        """The first answers to one question of a block, as the fusion ranks them, each with paths to it."""
-        facts = self.graph.train.tails_of(*query).tolist() if known else []
-        own = judged.listed.of(number)
-        order = own.start + np.argsort(-judged.scores[own], kind="stable")
-        order = order[: k * (LOOKED_THROUGH if how.constraint else 1)]
-        candidates = judged.listed.candidates[order].tolist()
-        paths = self._paths_to(query, ranked, number, [*facts, *candidates], how)
-        shares = fusion.sources(judged.listed.take(np.sort(order)))
-        place = np.argsort(np.argsort(order))  # of each among the sorted ones
+        self, fusion: Fusion, judged: Judged, facts: list[int], chosen: Offsets, paths: dict[int, PathsTo]
+    ) -> list[tuple[int, Answer]]:
+        """Facts, then the chosen candidates, each with what it rests on; those that have paths."""
         answers = [
-            Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph itself")
+            (fact, Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph itself"))
             for fact in facts
             if fact in paths
         ]
-        for i, entity in enumerate(candidates):
+        shares = fusion.sources(judged.listed.take(np.sort(chosen)))
+        place = np.argsort(np.argsort(chosen))  # of each among the sorted ones
+        for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
+            entity = int(judged.listed.candidates[at])
             if entity in paths:
-                found = [Source(name, float(share[place[i]])) for name, share in shares.items()]
+                found = (Source(name, float(share[i])) for name, share in shares.items())
                 sources = tuple(sorted(found, key=lambda source: -abs(source.contribution)))
-                judgement = float(judged.confidence[order[i]]), sources, basis_of(sources)
-                chance = float(judged.chance[order[i]])
-                answers.append(Answer(0, self._entity(entity), chance, False, *paths[entity], *judgement))
-        return [replace(answer, rank=rank) for rank, answer in enumerate(answers[:k], 1)]
+                judgement = float(judged.confidence[at]), sources, basis_of(sources)
+                chance = float(judged.chance[at])
+                answers.append(
+                    (entity, Answer(0, self._entity(entity), chance, False, *paths[entity], *judgement))
+                )
+        return answers
 
     def _paths_to(
         self, query: Query, ranked: Ranked, number: int, answers: Sequence[int], how: Decoding
@@ -256,3 +314,13 @@ class Reasoner:
 
     def _relation(self, number: int) -> str:
         return self.names.shorten(self.names.relations[number % self.graph.num_relations])
+
+
+def _first(judged: Judged, query: int, most: int, without: Adjacency | None, min_confidence: float) -> Offsets:
+    """Positions of the best candidates of one question, best first.  (candidate)"""
+    own = judged.listed.of(query)
+    order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
+    order = order[judged.confidence[order] >= min_confidence]
+    if without:
+        order = order[~np.isin(judged.listed.candidates[order], without.tails_of(*judged.listed.queries[query]))]
+    return order[:most]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from squire.cli.choices import AggregateOption, BeamOption, DeviceOption, GroundedOption, RunFolder
+from squire.cli.choices import AggregateOption, BeamOption, DeviceOption, GroundedOption, RankingOption, RunFolder
 from squire.cli.console import errors, progress_bar, silent
 from squire.errors import SettingError
 from squire.predictions import SUFFIXES, check_suffix
@@ -41,6 +41,15 @@ def complete(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Answers to a question, at most.")] = 3,
     min_score: Annotated[float, typer.Option(help="Leave out answers below this score.")] = 0.0,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Only answers so sure that this share of them was true on valid; needs 'squire fuse'.",
+        ),
+    ] = None,
+    ranking: RankingOption = None,
     grounded: GroundedOption = False,
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
@@ -54,17 +63,18 @@ def complete(
     # Imported late: torch takes a second that no other command should wait for.
     from squire.complete import Completion, Predictor, Wanted
     from squire.reasoner import Reasoner
-    from squire.run import Run
     from squire.train.distributed import team
 
     with team(device, "run the same command again") as ours, silent(not ours.leads), ExitStack() as while_working:
         with progress_bar("loading", speed_of="questions") as bar:
             with ours.leader_first():  # who alone complains, if there is something to complain of
                 _check(output, force, queries, relations, heads)
-                reasoner = Reasoner(Run.load(run, ours.device))
+                reasoner = Reasoner.load(run, ours.device)
+                least = 0.0 if precision is None else reasoner.confidence_for(precision, ranking)
                 questions = _questions(reasoner, queries, relations, heads or "typical")
                 how = reasoner.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
-                job = Completion(Predictor(reasoner, how, Wanted(k, min_score)), questions, output)
+                wanted = Wanted(k, min_score, ranking, least)
+                job = Completion(Predictor(reasoner, how, wanted), questions, output)
                 if ours.leads:
                     while_working.enter_context(job.begun())
             done = job.work(lambda now, total: bar.stage("answering", now, total), ours)
