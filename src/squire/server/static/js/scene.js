@@ -1,0 +1,159 @@
+// A graph of paths as a scene: shapes and texts with roles, in pixels. Two hands draw it: `draw.js` on the page and into
+// an SVG file, and a canvas for PNG, because the page's security policy lets no picture be loaded from memory.
+
+export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
+const NAME = { size: 13, line: 17 };
+const LABEL = { size: 11.5, line: 15 };
+const PAD = 13;
+const BEND = 26; // along the path, for an edge to change lanes
+const MARGIN = 10;
+const WIDEST = { name: 148, label: 132 };
+
+const pen = document.createElement("canvas").getContext("2d");
+
+export function widthOf(text, size, weight = 400) {
+  pen.font = `${weight} ${size}px ${FONT}`;
+  return pen.measureText(text).width;
+}
+
+/** At most two lines; names without spaces are broken anywhere, what does not fit ends in an ellipsis. */
+export function wrap(text, size, widest, weight = 400) {
+  const fits = (part) => widthOf(part, size, weight) <= widest;
+  if (fits(text)) return [text];
+  const letters = [...text];
+  let cut = letters.length;
+  while (cut > 1 && !fits(letters.slice(0, cut).join(""))) cut -= 1;
+  const space = letters.slice(0, cut + 1).lastIndexOf(" ");
+  const first = space > cut / 3 ? space : cut;
+  const rest = letters.slice(first).join("").trim();
+  return [letters.slice(0, first).join(""), shorten(rest, size, widest, weight)];
+}
+
+function shorten(text, size, widest, weight) {
+  if (widthOf(text, size, weight) <= widest) return text;
+  const letters = [...text];
+  while (letters.length && widthOf(`${letters.join("")}…`, size, weight) > widest) letters.pop();
+  return `${letters.join("").trimEnd()}…`;
+}
+
+/** `blind`: for judging; every edge looks alike, and nothing tells what the model thinks. */
+export function sceneOf(graph, { upright = false, chosen = 0, blind = false, caption } = {}) {
+  const nodes = graph.nodes.map((node) => sized(node));
+  const edges = graph.edges.map((edge) => labelled(edge, blind));
+  const place = upright ? columnsDown(graph, nodes, edges) : columnsAcross(graph, nodes, edges);
+  const at = (along, across) => (upright ? [across, along] : [along, across]);
+  const lit = (thing) => thing.paths.has(chosen);
+  const boxes = new Map(nodes.map((node) => [node.key, { ...node, along: place.layer(node.layer), across: place.lane(node.lane) }]));
+  const drawnEdges = edges
+    .map((edge) => drawEdge(edge, boxes, place, at, upright, lit(edge)))
+    .sort((a, b) => Number(a.lit) - Number(b.lit)); // what is chosen lies above
+  const drawnNodes = [...boxes.values()].map((box) => {
+    const [x, y] = at(box.along, box.across);
+    return { ...box, x, y, lit: lit(box) };
+  });
+  return { width: place.width, height: place.height, middle: place.lane(0), edges: drawnEdges, nodes: drawnNodes, caption };
+}
+
+function sized(node) {
+  const weight = node.kind === "between" ? 500 : 600;
+  const lines = wrap(node.name, NAME.size, WIDEST.name, weight);
+  const width = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 24) + 2 * PAD;
+  return { ...node, lines, weight, width: Math.ceil(width), height: lines.length * NAME.line + 16 };
+}
+
+function labelled(edge, blind) {
+  const known = blind || edge.known;
+  const lines = wrap(edge.relation, LABEL.size, WIDEST.label);
+  const probability = known ? "" : edge.probability < 0.005 ? "<0.01" : edge.probability.toFixed(2);
+  const width = Math.max(...lines.map((line) => widthOf(line, LABEL.size)), widthOf(probability, LABEL.size, 600));
+  return { ...edge, known, lines, probability, labelWidth: width };
+}
+
+function columnsAcross(graph, nodes, edges) {
+  const wide = layerSizes(graph, nodes, "width");
+  const gaps = gapSizes(graph, edges, (edge) => edge.labelWidth + 2 * BEND + 22, 96);
+  const tall = Math.max(...nodes.map((node) => node.height), 40) + 34;
+  return spots(graph, wide, gaps, tall, false);
+}
+
+function columnsDown(graph, nodes, edges) {
+  const high = layerSizes(graph, nodes, "height");
+  const gaps = gapSizes(graph, edges, (edge) => edge.lines.length * LABEL.line + (edge.probability ? LABEL.line : 0) + 2 * BEND + 14, 78);
+  const aside = Math.max(...nodes.map((node) => node.width), ...edges.map((edge) => edge.labelWidth + 16)) + 14;
+  return spots(graph, high, gaps, aside, true);
+}
+
+const layerSizes = (graph, nodes, side) =>
+  Array.from({ length: graph.layers + 1 }, (_, layer) => Math.max(0, ...nodes.filter((node) => node.layer === layer).map((node) => node[side])));
+
+const gapSizes = (graph, edges, need, least) =>
+  Array.from({ length: graph.layers }, (_, gap) =>
+    Math.max(least, ...edges.filter((edge) => Math.min(edge.from.layer, edge.to.layer) === gap).map(need)));
+
+function spots(graph, sizes, gaps, step, upright) {
+  const begins = [];
+  let along = MARGIN;
+  sizes.forEach((size, layer) => {
+    begins.push(along);
+    along += size + (gaps[layer] ?? 0);
+  });
+  const [low, high] = graph.lanes;
+  const total = [along + MARGIN, (high - low) * step + step + (upright ? 2 : 4)];
+  return {
+    layer: (layer) => begins[layer] + sizes[layer] / 2,
+    gap: (layer) => [begins[layer] + sizes[layer], begins[layer + 1] ?? along],
+    lane: (lane) => (lane - low) * step + step / 2 + 2,
+    width: Math.ceil(upright ? total[1] : total[0]),
+    height: Math.ceil(upright ? total[0] : total[1]),
+  };
+}
+
+function drawEdge(edge, boxes, place, at, upright, lit) {
+  const [a, b] = [boxes.get(edge.from.key), boxes.get(edge.to.key)];
+  const half = (box) => (upright ? box.height : box.width) / 2;
+  const shape = edge.far > 0 ? forward(edge, a, b, half, place, at) : aside(edge, a, b, place, at, upright);
+  return { ...edge, ...shape, lit, lineHeight: LABEL.line, size: LABEL.size };
+}
+
+/** From a node to one of a later layer: bend to the edge's lane, run there, bend to the other node. */
+function forward(edge, a, b, half, place, at) {
+  const run = place.lane(edge.run);
+  const [begin, end] = [a.along + half(a), b.along - half(b)];
+  const first = place.gap(edge.from.layer)[0];
+  const last = place.gap(edge.to.layer - 1)[1];
+  const points = [[begin, a.across]];
+  const curve = [`M${at(begin, a.across).map(short)}`];
+  const bend = (from, to, fromAcross, toAcross) => {
+    const middle = (from + to) / 2;
+    curve.push(`C${[...at(middle, fromAcross), ...at(middle, toAcross), ...at(to, toAcross)].map(short)}`);
+  };
+  if (run !== a.across) curve.push(`L${at(first, a.across).map(short)}`), bend(first, first + BEND, a.across, run);
+  const lastRun = run !== b.across ? last - BEND : end;
+  curve.push(`L${at(lastRun, run).map(short)}`);
+  if (run !== b.across) bend(last - BEND, last, run, b.across), curve.push(`L${at(end, b.across).map(short)}`);
+  points.push([end, b.across]);
+  const spot = (run === a.across ? first : first + BEND) + (run === b.across ? last : last - BEND);
+  const [x, y] = at(spot / 2 + (edge.backwards ? 3 : -3), run);
+  const tip = edge.backwards ? { at: at(begin, a.across), to: -1 } : { at: at(end, b.across), to: 1 };
+  return { d: curve.join(""), x, y, tip: arrow(tip.at, at(tip.to, 0)) };
+}
+
+/** Within a layer, backwards, or from a node to itself: a bow on the far side. Rare, so plain. */
+function aside(edge, a, b, place, at, upright) {
+  const reach = a === b ? (upright ? a.height : a.width) / 2 : 0;
+  const [from, to] = [a.along - reach / 2, b.along + reach / 2];
+  const size = (box) => (upright ? box.width : box.height) / 2;
+  const over = Math.min(a.across - size(a), b.across - size(b)) - 24;
+  const path = `M${at(from, a.across - size(a)).map(short)}C${[...at(from, over), ...at(to, over), ...at(to, b.across - size(b))].map(short)}`;
+  const end = edge.backwards ? at(from, a.across - size(a)) : at(to, b.across - size(b));
+  const [x, y] = at((from + to) / 2, over + 6);
+  return { d: path, x, y, tip: arrow(end, at(0, 1)) };
+}
+
+const short = (number) => Math.round(number * 10) / 10;
+
+function arrow([x, y], [dx, dy]) {
+  const [wide, long] = [4.2, 8.5];
+  const corner = (side) => [x - dx * long + side * dy * wide, y - dy * long + side * dx * wide].map(short);
+  return `M${[x, y].map(short)}L${corner(1)}L${corner(-1)}Z`;
+}
