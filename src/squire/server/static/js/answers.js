@@ -55,7 +55,8 @@ export class AnswerList {
       el("span", { class: "name", title: one.entity }, one.entity),
       el("span", { class: "value" }, shown),
       el("span", { class: sure ? "bar" : "bar relative" }, fill),
-      el("span", { class: "tags" }, one.evidence ? gradeBadge(one.evidence.grade) : null, one.known ? el("span", { class: "tag" }, "known fact") : null)); // prettier-ignore
+      one.evidence ? gradeBadge(one.evidence.grade) : null,
+      one.known ? el("span", { class: "tag" }, "known fact") : null); // prettier-ignore
   }
 
   /** Marks an answer as the one whose evidence is shown; returns it. */

@@ -9,7 +9,7 @@ import { COUNTS, current, go, question } from "./state.js";
 export class Ask {
   constructor() {
     this.entity = new Combobox({
-      id: "entity", label: "Head", placeholder: "a name, e.g. what you know",
+      id: "entity", label: "Head", placeholder: "something you know",
       search: (q, signal) => this.searchEntities(q, signal),
       onChoose: () => this.onEntity(),
     }); // prettier-ignore

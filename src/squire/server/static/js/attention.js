@@ -74,7 +74,6 @@ export class AttentionMap {
         onkeydown: (event) => this.onKey(event, i, j),
       }, el("span", {}, value.toFixed(2).replace(/^0/, ""))); // prettier-ignore
       node.style.setProperty("--heat", String(value));
-      if (value > 0.55) node.classList.add("hot");
       return node;
     };
     const rows = tokens.map((token, i) => [token, i]).slice(asked);

@@ -9,10 +9,11 @@ const PAPER = { ink: "#1c1f1e", faint: "#8b928f", accent: "#0d6b5d", surface: "#
 /** The scene as an element. `onNode(name)`: nodes become buttons. `standalone`: with colours, as a file needs them. */
 export function drawSvg(scene, { onNode, standalone = false } = {}) {
   const paint = standalone ? (thing) => attributes(looks(thing)) : () => ({});
+  const size = standalone ? 1 : (scene.scale ?? 1);
   const edges = scene.edges.map((edge) => drawEdge(edge, paint));
   const nodes = scene.nodes.map((node) => drawNode(node, paint, onNode));
   return svg("svg", {
-    class: "paths", viewBox: `0 0 ${scene.width} ${scene.height}`, width: scene.width, height: scene.height,
+    class: "paths", viewBox: `0 0 ${scene.width} ${scene.height}`, width: scene.width * size, height: scene.height * size,
     role: onNode ? "group" : "img", "aria-label": scene.caption, "font-family": FONT,
   }, standalone ? svg("rect", { width: scene.width, height: scene.height, fill: PAPER.surface }) : null, edges, nodes); // prettier-ignore
 }

@@ -8,10 +8,8 @@ import { copyLink, fileName, savePng, saveSvg } from "./export.js";
 import { GRADES, percent, plural, rounded, signed } from "./format.js";
 import { goalOf, pathGraph, startOf } from "./path-graph.js";
 import { ruleWords } from "./rule-words.js";
-import { sceneOf } from "./scene.js";
+import { fittingScene } from "./scene.js";
 import { go } from "./state.js";
-
-const NARROW = 560; // px of the drawing's place, below which paths run downward
 
 export class EvidencePanel {
   constructor({ saveAnswers }) {
@@ -101,21 +99,17 @@ export class EvidencePanel {
   }
 
   draw() {
-    this.upright = this.isNarrow();
     const caption = `${plural(this.paths.length, "path")} from ${startOf(this.paths[0])} to ${goalOf(this.paths[0].edges.at(-1))}. ${this.paths.map(pathText).join(". ")}`;
-    this.scene = sceneOf(pathGraph(this.paths), { upright: this.upright, chosen: this.chosen, caption });
+    this.room = this.canvas.clientWidth;
+    this.scene = fittingScene(pathGraph(this.paths), this.room, { chosen: this.chosen, caption });
     const focused = this.canvas.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     clear(this.canvas, drawSvg(this.scene, { onNode: (name) => go({ around: name }) }));
     if (focused) this.canvas.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
-    if (this.upright) this.canvas.scrollLeft = this.scene.middle - this.canvas.clientWidth / 2; // the best path first
-  }
-
-  isNarrow() {
-    return this.canvas.clientWidth > 0 ? this.canvas.clientWidth < NARROW : matchMedia("(max-width: 40rem)").matches;
+    if (this.scene.upright) this.canvas.scrollLeft = this.scene.middle - this.room / 2; // the best path first
   }
 
   onResize() {
-    if (this.answer && this.paths.length && this.isNarrow() !== this.upright) this.draw();
+    if (this.answer && this.paths.length && this.canvas.clientWidth !== this.room) this.draw();
   }
 
   pathWords(path) {

@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { announce, clear, el, icon, isTyping } from "./dom.js";
 import { drawSvg } from "./draw.js";
 import { pathGraph } from "./path-graph.js";
-import { sceneOf } from "./scene.js";
+import { fittingScene } from "./scene.js";
 import { current } from "./state.js";
 import { trouble } from "./trouble.js";
 
@@ -84,9 +84,8 @@ export class Judge {
       el("div", { class: "judge-foot" },
         el("button", { type: "button", class: "plain", disabled: !this.before.length, onclick: () => this.back() }, icon("back"), "Back to the one before (b)")),
       this.said); // prettier-ignore
-    const blind = { ...task.evidence, edges: task.evidence.edges };
-    const upright = picture.clientWidth < 560;
-    picture.append(drawSvg(sceneOf(pathGraph([blind]), { upright, blind: true, caption: inWords(task.evidence) })));
+    const how = { blind: true, caption: inWords(task.evidence) };
+    picture.append(drawSvg(fittingScene(pathGraph([task.evidence]), picture.clientWidth, how)));
     this.body.querySelector("h1").focus({ preventScroll: true });
     announce(`${judged + 1} of ${total}. ${head} ${relation} ${tail}. ${inWords(task.evidence)}`);
   }

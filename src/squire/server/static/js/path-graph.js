@@ -33,17 +33,19 @@ function addPath(graph, path, number, { start, goal }) {
   const fresh = keys.map((key, place) => (graph.nodes.has(key) ? null : place)).filter((place) => place !== null);
   const passed = [];
   for (let layer = last; layer < graph.layers; layer++) if (layer > 0) passed.push(layer);
-  const lane = freeLane(graph.taken, [...fresh, ...passed]);
+  const before = fresh.length ? graph.nodes.get(keys[fresh[0] - 1]) : null;
+  const lane = freeLane(graph.taken, [...fresh, ...passed], before?.lane ?? 0);
   for (const place of fresh) if (!graph.nodes.has(keys[place])) put(graph, keys[place], stops[place], place, lane);
   for (const layer of passed) graph.taken.add(`${layer}:${lane}`);
   for (const key of keys) graph.nodes.get(key).paths.add(number);
   path.edges.forEach((edge, place) => addEdge(graph, edge, keys[place], keys[place + 1], number, lane));
 }
 
-/** The lane nearest to the middle on which all these layers are free. */
-function freeLane(taken, layers) {
+/** The lane nearest to where the path comes from on which all these layers are free; so few edges cross. */
+function freeLane(taken, layers, near) {
+  const outward = near < 0 ? -1 : 1;
   for (let far = 0; ; far++) {
-    for (const lane of far ? [far, -far] : [0]) {
+    for (const lane of far ? [near + outward * far, near - outward * far] : [near]) {
       if (layers.every((layer) => !taken.has(`${layer}:${lane}`))) return lane;
     }
   }
@@ -62,10 +64,11 @@ function addEdge(graph, edge, from, to, number, lane) {
 function spread(graph, gap) {
   const taken = [];
   const leaving = [...graph.edges.values()].filter((edge) => Math.min(edge.from.layer, edge.to.layer) === gap);
-  for (const edge of leaving) {
+  const slope = (edge) => Math.abs(edge.from.lane - edge.to.lane);
+  for (const edge of leaving.sort((one, other) => slope(one) - slope(other))) {
     const [a, b] = [edge.from.lane, edge.to.lane];
     const outer = edge.far > 1 ? edge.lane : Math.abs(b) > Math.abs(a) ? b : a;
-    const wishes = [outer, edge.far > 1 ? outer : a === outer ? b : a, outer + 0.5, outer - 0.5, (a + b) / 2, outer + 1, outer - 1, outer + 1.5, outer - 1.5];
+    const wishes = [outer, (a + b) / 2, ...[0.5, 1, 1.5].flatMap((by) => [outer - by, outer + by])];
     edge.run = wishes.find((wish) => taken.every((one) => Math.abs(one - wish) >= SHARED)) ?? outer;
     taken.push(edge.run);
   }

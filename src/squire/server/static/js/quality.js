@@ -6,7 +6,7 @@ import { GRADES, count, metric, percent, plural } from "./format.js";
 import { reliabilityCurve } from "./reliability.js";
 
 const METRICS = [["mrr", "MRR"], ["hits1", "Hits@1"], ["hits3", "Hits@3"], ["hits10", "Hits@10"]]; // prettier-ignore
-const ROWS = { paths: "This model, by its paths", fused: "This model, all evidence", rules: "Rules alone", frequency: "Most frequent answer" };
+const ROWS = { paths: "This model, by its paths", fused: "This model, all evidence", "rules+frequency": "Rules, then frequency", rules: "Rules alone", frequency: "Most frequent answer" };
 
 export function showQuality(place, card) {
   const results = card.quality ?? [];
@@ -54,7 +54,7 @@ function tableRow(row, signature) {
       interval ? el("span", { class: "interval" }, `${metric(interval[0])} – ${metric(interval[1])}`) : null,
       el("span", { class: "bar", "aria-hidden": "true" }, fill)); // prettier-ignore
   };
-  const isOurs = signature.method !== "rules" && signature.method !== "frequency";
+  const isOurs = ["paths", "fused"].includes(signature.method);
   return el("tr", { class: isOurs ? "ours" : "" }, el("th", { scope: "row", title: row.signature }, ROWS[signature.method] ?? signature.method), METRICS.map(cell));
 }
 

@@ -30,4 +30,4 @@ function sentence({ head, body }) {
 
 const variable = (name) => el("var", { class: `v${name}` }, name);
 
-const fact = ({ relation, from, to }) => [el("span", { class: "atom" }, variable(from), ` ${relation} `, variable(to))];
+const fact = ({ relation, from, to }) => [el("span", { class: "atom" }, variable(from), " ", el("span", { class: "relation" }, relation), " ", variable(to))];

@@ -4,10 +4,10 @@
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 const NAME = { size: 13, line: 17 };
 const LABEL = { size: 11.5, line: 15 };
-const PAD = 13;
-const BEND = 26; // along the path, for an edge to change lanes
+const PAD = 12;
+const BEND = 22; // along the path, for an edge to change lanes
 const MARGIN = 10;
-const WIDEST = { name: 148, label: 132 };
+const WIDEST = { name: 118, label: 96 };
 
 const pen = document.createElement("canvas").getContext("2d");
 
@@ -16,24 +16,33 @@ export function widthOf(text, size, weight = 400) {
   return pen.measureText(text).width;
 }
 
-/** At most two lines; names without spaces are broken anywhere, what does not fit ends in an ellipsis. */
-export function wrap(text, size, widest, weight = 400) {
+/** A few lines; names without spaces are broken anywhere, what does not fit ends in an ellipsis. */
+export function wrap(text, size, widest, weight = 400, most = 2) {
   const fits = (part) => widthOf(part, size, weight) <= widest;
   if (fits(text)) return [text];
+  if (most === 1) return [shorten(text, size, widest, weight)];
   const letters = [...text];
   let cut = letters.length;
   while (cut > 1 && !fits(letters.slice(0, cut).join(""))) cut -= 1;
   const space = letters.slice(0, cut + 1).lastIndexOf(" ");
   const first = space > cut / 3 ? space : cut;
   const rest = letters.slice(first).join("").trim();
-  return [letters.slice(0, first).join(""), shorten(rest, size, widest, weight)];
+  return [letters.slice(0, first).join(""), ...wrap(rest, size, widest, weight, most - 1)];
 }
 
 function shorten(text, size, widest, weight) {
-  if (widthOf(text, size, weight) <= widest) return text;
   const letters = [...text];
   while (letters.length && widthOf(`${letters.join("")}…`, size, weight) > widest) letters.pop();
   return `${letters.join("").trimEnd()}…`;
+}
+
+const SMALLEST = 0.84; // of its size, to fit in; a drawing that would be smaller runs downward instead
+
+/** Across where there is room, else downward. */
+export function fittingScene(graph, room, how) {
+  const across = sceneOf(graph, how);
+  const scene = across.width * SMALLEST <= room - 2 * MARGIN ? across : sceneOf(graph, { ...how, upright: true });
+  return { ...scene, scale: Math.min(1, Math.max(SMALLEST, (room - 2 * MARGIN) / scene.width)) };
 }
 
 /** `blind`: for judging; every edge looks alike, and nothing tells what the model thinks. */
@@ -51,12 +60,12 @@ export function sceneOf(graph, { upright = false, chosen = 0, blind = false, cap
     const [x, y] = at(box.along, box.across);
     return { ...box, x, y, lit: lit(box) };
   });
-  return { width: place.width, height: place.height, middle: place.lane(0), edges: drawnEdges, nodes: drawnNodes, caption };
+  return { width: place.width, height: place.height, middle: place.lane(0), edges: drawnEdges, nodes: drawnNodes, caption, upright };
 }
 
 function sized(node) {
   const weight = node.kind === "between" ? 500 : 600;
-  const lines = wrap(node.name, NAME.size, WIDEST.name, weight);
+  const lines = wrap(node.name, NAME.size, WIDEST.name, weight, 3);
   const width = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 24) + 2 * PAD;
   return { ...node, lines, weight, width: Math.ceil(width), height: lines.length * NAME.line + 16 };
 }
@@ -71,17 +80,23 @@ function labelled(edge, blind) {
 
 function columnsAcross(graph, nodes, edges) {
   const wide = layerSizes(graph, nodes, "width");
-  const gaps = gapSizes(graph, edges, (edge) => edge.labelWidth + 2 * BEND + 22, 96);
+  const gaps = gapSizes(graph, edges, (edge) => edge.labelWidth + bends(edge) * BEND + 44, 84);
   const tall = Math.max(...nodes.map((node) => node.height), 40) + 34;
   return spots(graph, wide, gaps, tall, false);
 }
 
 function columnsDown(graph, nodes, edges) {
   const high = layerSizes(graph, nodes, "height");
-  const gaps = gapSizes(graph, edges, (edge) => edge.lines.length * LABEL.line + (edge.probability ? LABEL.line : 0) + 2 * BEND + 14, 78);
+  const gaps = gapSizes(graph, edges, (edge) => edge.lines.length * LABEL.line + (edge.probability ? LABEL.line : 0) + bends(edge) * BEND + 36 + 2 * aloof(edge), 72);
   const aside = Math.max(...nodes.map((node) => node.width), ...edges.map((edge) => edge.labelWidth + 16)) + 14;
   return spots(graph, high, gaps, aside, true);
 }
+
+/** Downward, an edge that runs between two lanes has its words a little lower, lest they touch those beside it. */
+const aloof = (edge) => (Number.isInteger(edge.run) ? 0 : 24);
+
+/** How often an edge changes lanes. */
+const bends = (edge) => Number(edge.run !== edge.from.lane) + Number(edge.run !== edge.to.lane);
 
 const layerSizes = (graph, nodes, side) =>
   Array.from({ length: graph.layers + 1 }, (_, layer) => Math.max(0, ...nodes.filter((node) => node.layer === layer).map((node) => node[side])));
@@ -111,17 +126,16 @@ function spots(graph, sizes, gaps, step, upright) {
 function drawEdge(edge, boxes, place, at, upright, lit) {
   const [a, b] = [boxes.get(edge.from.key), boxes.get(edge.to.key)];
   const half = (box) => (upright ? box.height : box.width) / 2;
-  const shape = edge.far > 0 ? forward(edge, a, b, half, place, at) : aside(edge, a, b, place, at, upright);
+  const shape = edge.far > 0 ? forward(edge, a, b, half, place, at, upright ? aloof(edge) : 0) : aside(edge, a, b, place, at, upright);
   return { ...edge, ...shape, lit, lineHeight: LABEL.line, size: LABEL.size };
 }
 
 /** From a node to one of a later layer: bend to the edge's lane, run there, bend to the other node. */
-function forward(edge, a, b, half, place, at) {
+function forward(edge, a, b, half, place, at, lower) {
   const run = place.lane(edge.run);
   const [begin, end] = [a.along + half(a), b.along - half(b)];
   const first = place.gap(edge.from.layer)[0];
   const last = place.gap(edge.to.layer - 1)[1];
-  const points = [[begin, a.across]];
   const curve = [`M${at(begin, a.across).map(short)}`];
   const bend = (from, to, fromAcross, toAcross) => {
     const middle = (from + to) / 2;
@@ -131,9 +145,8 @@ function forward(edge, a, b, half, place, at) {
   const lastRun = run !== b.across ? last - BEND : end;
   curve.push(`L${at(lastRun, run).map(short)}`);
   if (run !== b.across) bend(last - BEND, last, run, b.across), curve.push(`L${at(end, b.across).map(short)}`);
-  points.push([end, b.across]);
   const spot = (run === a.across ? first : first + BEND) + (run === b.across ? last : last - BEND);
-  const [x, y] = at(spot / 2 + (edge.backwards ? 3 : -3), run);
+  const [x, y] = at(spot / 2 + lower + (edge.backwards ? 3 : -3), run);
   const tip = edge.backwards ? { at: at(begin, a.across), to: -1 } : { at: at(end, b.across), to: 1 };
   return { d: curve.join(""), x, y, tip: arrow(tip.at, at(tip.to, 0)) };
 }
