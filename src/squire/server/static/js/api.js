@@ -39,20 +39,31 @@ async function send(path, body, signal) {
     });
   } catch (error) {
     if (wasCancelled(error)) throw error;
-    throw new ApiError(0, { code: "unreachable", message: "The service does not answer. Is ‘squire serve’ still running?" });
+    throw new ApiError(0, {
+      code: "unreachable",
+      message: "The service does not answer. Is ‘squire serve’ still running?",
+    });
   }
 }
 
 async function read(response) {
   const content = await response.json().catch(() => null);
   if (response.ok && content !== null) return content;
-  throw new ApiError(response.status, content?.error, content?.request_id ?? response.headers.get("X-Request-ID") ?? "");
+  throw new ApiError(
+    response.status,
+    content?.error,
+    content?.request_id ?? response.headers.get("X-Request-ID") ?? "",
+  );
 }
 
 async function newToken(wasRefused) {
   asking ??= askForToken(wasRefused).finally(() => (asking = null));
   token = await asking;
-  if (token === null) throw new ApiError(401, { code: "unauthorised", message: "This service wants a token. Reload the page to be asked again." });
+  if (token === null)
+    throw new ApiError(401, {
+      code: "unauthorised",
+      message: "This service wants a token. Reload the page to be asked again.",
+    });
   sessionStorage.setItem(TOKEN, token);
 }
 
@@ -68,7 +79,8 @@ export const entities = (model, q, signal) => call(at(model, "entities", { q, li
 export const relations = (model, query, signal) => call(at(model, "relations", query), { signal });
 export const answer = (model, body, signal) => call(at(model, "answer"), { body, signal });
 export const explain = (model, body, signal) => call(at(model, "explain"), { body, signal });
-export const neighbourhood = (model, entity, signal) => call(at(model, "neighbourhood", { entity, limit: 60 }), { signal });
+export const neighbourhood = (model, entity, signal) =>
+  call(at(model, "neighbourhood", { entity, limit: 60 }), { signal });
 export const attention = (model, body, signal) => call(at(model, "attention"), { body, signal });
 export const annotation = (model, annotator) => call(at(model, "annotation", { annotator }));
 export const judge = (model, body) => call(at(model, "annotation"), { body });

@@ -40,7 +40,11 @@ export class Around {
   async load(model, entity) {
     this.waiting = new AbortController();
     const { signal } = this.waiting;
-    const body = el("div", { class: "sheet-body", "aria-busy": "true" }, el("p", { class: "quiet" }, "Looking around …"));
+    const body = el(
+      "div",
+      { class: "sheet-body", "aria-busy": "true" },
+      el("p", { class: "quiet" }, "Looking around …"),
+    );
     const title = el("h2", { id: "around-title", tabindex: "-1" }, entity);
     clear(this.dialog, this.bar(), title, body);
     if (!this.dialog.open) this.dialog.showModal();
@@ -53,29 +57,59 @@ export class Around {
       ]);
       if (signal.aborted) return;
       body.removeAttribute("aria-busy");
-      clear(body, el("p", { class: "quiet" }, plural(around.degree, "edge")), this.onward(entity, from, to), ...this.edges(around));
+      clear(
+        body,
+        el("p", { class: "quiet" }, plural(around.degree, "edge")),
+        this.onward(entity, from, to),
+        ...this.edges(around),
+      );
     } catch (error) {
       if (!api.wasCancelled(error)) trouble(body, error, (name) => go({ around: name }));
     }
   }
 
   bar() {
-    const crumbs = this.trail.slice(0, -1).map((name) => el("li", {}, el("button", { type: "button", class: "crumb", title: name, onclick: () => go({ around: name }) }, name)));
-    return el("div", { class: "sheet-bar" },
-      crumbs.length ? el("nav", { "aria-label": "The way here" }, el("ol", { class: "crumbs" }, crumbs)) : el("span", { class: "quiet" }, "Around"),
-      el("button", { type: "button", class: "tool", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("close"))); // prettier-ignore
+    const crumbs = this.trail
+      .slice(0, -1)
+      .map((name) =>
+        el(
+          "li",
+          {},
+          el("button", { type: "button", class: "crumb", title: name, onclick: () => go({ around: name }) }, name),
+        ),
+      );
+    return el(
+      "div",
+      { class: "sheet-bar" },
+      crumbs.length
+        ? el("nav", { "aria-label": "The way here" }, el("ol", { class: "crumbs" }, crumbs))
+        : el("span", { class: "quiet" }, "Around"),
+      el(
+        "button",
+        { type: "button", class: "tool", "aria-label": "Close", onclick: () => this.dialog.close() },
+        icon("close"),
+      ),
+    );
   }
 
   onward(entity, from, to) {
     const fits = (found) => found.matches.filter((one) => one.fits).slice(0, ONWARD);
     const chip = (label, goal) => el("button", { type: "button", class: "chip", onclick: () => go(goal) }, label);
     const ask = el("span", { class: "ask-for", "aria-label": "what" }, "?");
-    const there = fits(from).map((one) => chip([`${one.name} `, ask.cloneNode(true)], question(entity, one.name, "")));
-    const here = fits(to).map((one) => chip([ask.cloneNode(true), ` ${one.name}`], question("", one.name, entity)));
+    const there = fits(from).map((one) =>
+      chip([`${one.name} `, ask.cloneNode(true)], question(entity, one.name, "")),
+    );
+    const here = fits(to).map((one) =>
+      chip([ask.cloneNode(true), ` ${one.name}`], question("", one.name, entity)),
+    );
     if (!there.length && !here.length) return null;
-    return el("section", { class: "onward" }, el("h3", {}, "Ask onward"),
+    return el(
+      "section",
+      { class: "onward" },
+      el("h3", {}, "Ask onward"),
       there.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as head` }, there) : null,
-      here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as tail` }, here) : null); // prettier-ignore
+      here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as tail` }, here) : null,
+    );
   }
 
   edges({ edges, left_out: more, entity }) {
@@ -86,9 +120,38 @@ export class Around {
       groups.get(key).others.push(edge.outgoing ? edge.tail : edge.head);
     }
     const group = ({ relation, outgoing, others }) =>
-      el("div", { class: "kind" },
-        el("dt", {}, el("span", { class: "way" }, icon(outgoing ? "right" : "left"), el("span", { class: "unseen" }, outgoing ? "from here:" : "to here:")), relation),
-        el("dd", {}, others.map((name) => el("button", { type: "button", class: "entity", title: name, disabled: name === entity, onclick: () => go({ around: name }) }, name)))); // prettier-ignore
+      el(
+        "div",
+        { class: "kind" },
+        el(
+          "dt",
+          {},
+          el(
+            "span",
+            { class: "way" },
+            icon(outgoing ? "right" : "left"),
+            el("span", { class: "unseen" }, outgoing ? "from here:" : "to here:"),
+          ),
+          relation,
+        ),
+        el(
+          "dd",
+          {},
+          others.map((name) =>
+            el(
+              "button",
+              {
+                type: "button",
+                class: "entity",
+                title: name,
+                disabled: name === entity,
+                onclick: () => go({ around: name }),
+              },
+              name,
+            ),
+          ),
+        ),
+      );
     return [
       el("h3", {}, "Facts"),
       el("dl", { class: "kinds" }, [...groups.values()].map(group)),

@@ -9,27 +9,46 @@ import { COUNTS, current, go, question } from "./state.js";
 export class Ask {
   constructor() {
     this.entity = new Combobox({
-      id: "entity", label: "Head", placeholder: "something you know",
+      id: "entity",
+      label: "Head",
+      placeholder: "something you know",
       search: (q, signal) => this.searchEntities(q, signal),
       onChoose: () => this.onEntity(),
-    }); // prettier-ignore
+    });
     this.relation = new Combobox({
-      id: "relation", label: "Relation", placeholder: "how it is related",
+      id: "relation",
+      label: "Relation",
+      placeholder: "how it is related",
       search: (q, signal) => this.searchRelations(q, signal),
       onChoose: () => this.entity.value && this.submit(),
-    }); // prettier-ignore
+    });
     this.reverse = false;
     this.left = el("div", { class: "place" });
     this.right = el("div", { class: "place" });
     this.unknown = el("div", { class: "field unknown" });
-    this.flipper = el("button", { type: "button", class: "tool flip", id: "flip", onclick: () => this.flip() }, icon("flip"));
-    this.form = el("form", { class: "question", id: "question", onsubmit: (event) => this.onSubmit(event) },
-      el("div", { class: "triple" },
+    this.flipper = el(
+      "button",
+      { type: "button", class: "tool flip", id: "flip", onclick: () => this.flip() },
+      icon("flip"),
+    );
+    this.form = el(
+      "form",
+      { class: "question", id: "question", onsubmit: (event) => this.onSubmit(event) },
+      el(
+        "div",
+        { class: "triple" },
         this.left,
         el("div", { class: "place middle" }, this.relation.node),
         this.right,
-        el("div", { class: "ask-buttons" }, this.flipper, el("button", { class: "primary", id: "ask-button" }, "Ask"))),
-      this.options()); // prettier-ignore
+        el(
+          "div",
+          { class: "ask-buttons" },
+          this.flipper,
+          el("button", { class: "primary", id: "ask-button" }, "Ask"),
+        ),
+      ),
+      this.options(),
+    );
     this.examples = el("div", { class: "examples", id: "examples" });
     clear(byId("ask"), this.form, this.examples);
     this.place(false);
@@ -37,26 +56,56 @@ export class Ask {
 
   options() {
     const box = (id, key, label, title) => {
-      const input = el("input", { type: "checkbox", id, role: "switch", onchange: () => this.again({ [key]: input.checked }) });
+      const input = el("input", {
+        type: "checkbox",
+        id,
+        role: "switch",
+        onchange: () => this.again({ [key]: input.checked }),
+      });
       return [input, el("label", { class: "switch", title }, input, el("span", {}, label))];
     };
     let grounded, known;
-    [this.grounded, grounded] = box("grounded", "grounded", "Grounded only", "Walk only edges that are facts of the graph");
-    [this.known, known] = box("known", "known", "With known facts", "Also list answers that the graph has already");
-    this.ranking = el("select", { id: "ranking", onchange: () => this.again({ ranking: this.ranking.value }) },
-      el("option", { value: "fused" }, "all evidence"), el("option", { value: "paths" }, "paths alone")); // prettier-ignore
+    [this.grounded, grounded] = box(
+      "grounded",
+      "grounded",
+      "Grounded only",
+      "Walk only edges that are facts of the graph",
+    );
+    [this.known, known] = box(
+      "known",
+      "known",
+      "With known facts",
+      "Also list answers that the graph has already",
+    );
+    this.ranking = el(
+      "select",
+      { id: "ranking", onchange: () => this.again({ ranking: this.ranking.value }) },
+      el("option", { value: "fused" }, "all evidence"),
+      el("option", { value: "paths" }, "paths alone"),
+    );
     this.rankingBox = el("label", { class: "pick", hidden: true }, el("span", {}, "Ranked by"), this.ranking);
-    this.k = el("select", { id: "k", onchange: () => this.again({ k: Number(this.k.value) }) }, COUNTS.map((n) => el("option", { value: n }, n)));
-    return el("div", { class: "options", role: "group", "aria-label": "Options" }, known, grounded, this.rankingBox,
-      el("label", { class: "pick" }, el("span", {}, "Answers"), this.k)); // prettier-ignore
+    this.k = el(
+      "select",
+      { id: "k", "aria-label": "How many answers", onchange: () => this.again({ k: Number(this.k.value) }) },
+      COUNTS.map((n) => el("option", { value: n }, `${n} answers`)),
+    );
+    return el(
+      "div",
+      { class: "options", role: "group", "aria-label": "Options" },
+      known,
+      grounded,
+      this.rankingBox,
+      el("span", { class: "pick" }, this.k),
+    );
   }
 
   /** What the model is like: its examples, and whether it is fused. */
   describe(card) {
     this.card = card;
     this.rankingBox.hidden = !card.fused;
-    const chips = (card.examples ?? []).slice(0, 6).map((one) =>
-      el("button", { type: "button", class: "chip", onclick: () => this.pose(one) }, words(one)));
+    const chips = (card.examples ?? [])
+      .slice(0, 6)
+      .map((one) => el("button", { type: "button", class: "chip", onclick: () => this.pose(one) }, words(one)));
     clear(this.examples, chips.length ? [el("span", { class: "quiet" }, "Try"), ...chips] : []);
   }
 
@@ -81,8 +130,16 @@ export class Ask {
     const asked = reverse ? "head" : "tail";
     this.entity.label.textContent = reverse ? "Tail" : "Head";
     this.entity.list.setAttribute("aria-label", this.entity.label.textContent);
-    clear(this.unknown, el("span", { class: "label" }, reverse ? "Head" : "Tail"),
-      el("span", { class: "mystery" }, el("span", { "aria-hidden": "true" }, "?"), el("span", { class: "unseen" }, "asked for"))); // prettier-ignore
+    clear(
+      this.unknown,
+      el("span", { class: "label" }, reverse ? "Head" : "Tail"),
+      el(
+        "span",
+        { class: "mystery" },
+        el("span", { "aria-hidden": "true" }, "?"),
+        el("span", { class: "unseen" }, "asked for"),
+      ),
+    );
     clear(this.left, reverse ? this.unknown : this.entity.node);
     clear(this.right, reverse ? this.entity.node : this.unknown);
     const other = reverse ? "tail" : "head";
@@ -127,7 +184,7 @@ export class Ask {
 
   onEntity() {
     if (this.relation.value) this.submit();
-    else this.relation.input.focus(), this.relation.look(true);
+    else (this.relation.input.focus(), this.relation.look(true));
   }
 
   onSubmit(event) {

@@ -7,7 +7,12 @@ import { current } from "./state.js";
 export class AttentionMap {
   constructor() {
     this.body = el("div", { class: "attention-body" });
-    this.node = el("details", { class: "attention", id: "attention" }, el("summary", {}, "Where the model looked"), this.body);
+    this.node = el(
+      "details",
+      { class: "attention", id: "attention" },
+      el("summary", {}, "Where the model looked"),
+      this.body,
+    );
     this.node.addEventListener("toggle", () => this.node.open && this.load());
   }
 
@@ -39,24 +44,43 @@ export class AttentionMap {
   build() {
     const layers = this.data.weights.length;
     const heads = this.data.weights[0].length;
-    const numbered = (n, word) => Array.from({ length: n }, (_, i) => el("option", { value: i }, `${word} ${i + 1}`));
+    const numbered = (n, word) =>
+      Array.from({ length: n }, (_, i) => el("option", { value: i }, `${word} ${i + 1}`));
     this.layer = el("select", { onchange: () => this.draw() }, numbered(layers, "layer"));
     this.layer.value = String(layers - 1);
-    this.head = el("select", { onchange: () => this.draw() }, el("option", { value: "mean" }, "mean of heads"), numbered(heads, "head"));
+    this.head = el(
+      "select",
+      { onchange: () => this.draw() },
+      el("option", { value: "mean" }, "mean of heads"),
+      numbered(heads, "head"),
+    );
     this.table = el("table", { class: "heat" });
     this.said = el("p", { class: "heat-said", role: "status" });
-    clear(this.body,
-      el("p", { class: "quiet" }, "While writing the path to this answer, each token (row) looks at the question and at what it has written so far (columns). Each row adds up to 1."),
-      el("div", { class: "heat-picks" }, el("label", { class: "pick" }, el("span", {}, "Layer"), this.layer), el("label", { class: "pick" }, el("span", {}, "Head"), this.head)),
+    clear(
+      this.body,
+      el(
+        "p",
+        { class: "quiet" },
+        "While writing the path to this answer, each token (row) looks at the question and at what it has written so far (columns). Each row adds up to 1.",
+      ),
+      el(
+        "div",
+        { class: "heat-picks" },
+        el("label", { class: "pick" }, el("span", {}, "Layer"), this.layer),
+        el("label", { class: "pick" }, el("span", {}, "Attention head"), this.head),
+      ),
       el("div", { class: "heat-scroll" }, this.table),
-      this.said); // prettier-ignore
+      this.said,
+    );
     this.draw();
   }
 
   weights() {
     const layer = this.data.weights[Number(this.layer.value)];
     if (this.head.value !== "mean") return layer[Number(this.head.value)];
-    return layer[0].map((row, i) => row.map((_, j) => layer.reduce((sum, head) => sum + head[i][j], 0) / layer.length));
+    return layer[0].map((row, i) =>
+      row.map((_, j) => layer.reduce((sum, head) => sum + head[i][j], 0) / layer.length),
+    );
   }
 
   draw() {
@@ -64,23 +88,58 @@ export class AttentionMap {
     const weights = this.weights();
     const word = (place) => (place < asked ? `${tokens[place]} (asked)` : tokens[place]);
     const cell = (i, j) => {
-      if (j > i && !(i < asked && j < asked)) return el("td", { class: "never" }, el("span", { class: "unseen" }, "not seen"));
+      if (j > i && !(i < asked && j < asked))
+        return el("td", { class: "never" }, el("span", { class: "unseen" }, "not seen"));
       const value = weights[i][j];
       const says = `${word(i)} looks at ${word(j)}: ${value.toFixed(2)}`;
-      const node = el("td", {
-        tabindex: "-1", title: says, "data-at": `${i}:${j}`,
-        onpointerenter: () => (this.said.textContent = says),
-        onfocus: () => (this.said.textContent = says),
-        onkeydown: (event) => this.onKey(event, i, j),
-      }, el("span", {}, value.toFixed(2).replace(/^0/, ""))); // prettier-ignore
+      const node = el(
+        "td",
+        {
+          tabindex: "-1",
+          title: says,
+          "data-at": `${i}:${j}`,
+          onpointerenter: () => (this.said.textContent = says),
+          onfocus: () => (this.said.textContent = says),
+          onkeydown: (event) => this.onKey(event, i, j),
+        },
+        el("span", {}, value.toFixed(2).replace(/^0/, "")),
+      );
       node.style.setProperty("--heat", String(value));
       return node;
     };
     const rows = tokens.map((token, i) => [token, i]).slice(asked);
-    clear(this.table,
-      el("caption", { class: "unseen" }, `Attention of the path’s tokens in ${this.layer.selectedOptions[0].text}, ${this.head.selectedOptions[0].text}`),
-      el("thead", {}, el("tr", {}, el("td", {}), tokens.map((token, j) => el("th", { scope: "col", title: word(j), class: j < asked ? "asked" : "" }, el("span", {}, token))))),
-      el("tbody", {}, rows.map(([token, i]) => el("tr", {}, el("th", { scope: "row", title: token }, token), tokens.map((_, j) => cell(i, j)))))); // prettier-ignore
+    clear(
+      this.table,
+      el(
+        "caption",
+        { class: "unseen" },
+        `Attention of the path’s tokens in ${this.layer.selectedOptions[0].text}, ${this.head.selectedOptions[0].text}`,
+      ),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          el("td", {}),
+          tokens.map((token, j) =>
+            el("th", { scope: "col", title: word(j), class: j < asked ? "asked" : "" }, el("span", {}, token)),
+          ),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map(([token, i]) =>
+          el(
+            "tr",
+            {},
+            el("th", { scope: "row", title: token }, token),
+            tokens.map((_, j) => cell(i, j)),
+          ),
+        ),
+      ),
+    );
     this.table.querySelector("td[data-at]")?.setAttribute("tabindex", "0");
     this.said.textContent = "";
   }

@@ -18,16 +18,29 @@ export class Combobox {
     this.wantsFirst = false; // Enter was pressed before the completions came
     this.label = el("label", { for: id }, label);
     this.input = el("input", {
-      id, type: "text", role: "combobox", placeholder,
-      "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${id}-list`,
-      autocomplete: "off", autocapitalize: "off", spellcheck: "false",
+      id,
+      type: "text",
+      role: "combobox",
+      placeholder,
+      "aria-autocomplete": "list",
+      "aria-expanded": "false",
+      "aria-controls": `${id}-list`,
+      autocomplete: "off",
+      autocapitalize: "off",
+      spellcheck: "false",
       oninput: () => this.look(),
       onkeydown: (event) => this.onKey(event),
       onfocus: () => this.input.select(),
       onclick: () => this.isOpen || this.look(true),
       onblur: () => this.close(),
-    }); // prettier-ignore
-    this.list = el("ul", { id: `${id}-list`, role: "listbox", "aria-label": label, class: "completions", hidden: true });
+    });
+    this.list = el("ul", {
+      id: `${id}-list`,
+      role: "listbox",
+      "aria-label": label,
+      class: "completions",
+      hidden: true,
+    });
     this.list.addEventListener("pointerdown", (event) => event.preventDefault()); // the field keeps the focus
     this.list.addEventListener("click", (event) => {
       const option = event.target.closest("[role=option]");
@@ -55,16 +68,20 @@ export class Combobox {
     this.wantsFirst = false;
     this.waiting = new AbortController();
     const { signal } = this.waiting;
-    this.timer = setTimeout(async () => {
-      try {
-        const found = await this.search(all ? "" : this.value, signal);
-        if (!signal.aborted && document.activeElement === this.input) this.show(found, !all && this.value !== "");
-      } catch (error) {
-        if (!wasCancelled(error)) this.close(); // without completions one can still type
-      } finally {
-        if (this.waiting?.signal === signal) this.waiting = null;
-      }
-    }, all ? 0 : PAUSE);
+    this.timer = setTimeout(
+      async () => {
+        try {
+          const found = await this.search(all ? "" : this.value, signal);
+          if (!signal.aborted && document.activeElement === this.input)
+            this.show(found, !all && this.value !== "");
+        } catch (error) {
+          if (!wasCancelled(error)) this.close(); // without completions one can still type
+        } finally {
+          if (this.waiting?.signal === signal) this.waiting = null;
+        }
+      },
+      all ? 0 : PAUSE,
+    );
   }
 
   show(found, pickFirst) {
@@ -72,14 +89,24 @@ export class Combobox {
     const typed = this.value;
     let group = null;
     const rows = found.flatMap((one, place) => {
-      const heading = one.group && one.group !== group ? [el("li", { role: "presentation", class: "group" }, one.group)] : [];
+      const heading =
+        one.group && one.group !== group ? [el("li", { role: "presentation", class: "group" }, one.group)] : [];
       group = one.group;
       return [
         ...heading,
-        el("li", { role: "option", id: `${this.list.id}-${place}`, "data-place": place, "aria-selected": "false", title: one.name },
+        el(
+          "li",
+          {
+            role: "option",
+            id: `${this.list.id}-${place}`,
+            "data-place": place,
+            "aria-selected": "false",
+            title: one.name,
+          },
           el("span", { class: "name" }, marked(one.name, typed)),
-          one.note ? el("span", { class: "note" }, one.note) : null),
-      ]; // prettier-ignore
+          one.note ? el("span", { class: "note" }, one.note) : null,
+        ),
+      ];
     });
     if (!found.length) rows.push(el("li", { role: "presentation", class: "group" }, "No name like this"));
     clear(this.list, rows);
@@ -130,11 +157,17 @@ export class Combobox {
     if (event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
     const last = this.options.length - 1;
     const steps = {
-      ArrowDown: () => (this.isOpen ? last >= 0 && this.move(this.active < last ? this.active + 1 : 0) : this.look(this.value === "")),
-      ArrowUp: () => (this.isOpen ? last >= 0 && this.move(this.active > 0 ? this.active - 1 : last) : this.look(this.value === "")),
+      ArrowDown: () =>
+        this.isOpen
+          ? last >= 0 && this.move(this.active < last ? this.active + 1 : 0)
+          : this.look(this.value === ""),
+      ArrowUp: () =>
+        this.isOpen
+          ? last >= 0 && this.move(this.active > 0 ? this.active - 1 : last)
+          : this.look(this.value === ""),
       Escape: () => (this.isOpen ? this.close() : (this.value = "")),
-      Enter: () => this.isOpen && this.active >= 0 ? this.choose(this.active) : this.enterEarly(),
-    }; // prettier-ignore
+      Enter: () => (this.isOpen && this.active >= 0 ? this.choose(this.active) : this.enterEarly()),
+    };
     const step = steps[event.key];
     if (step && step() !== PASS) event.preventDefault();
   }

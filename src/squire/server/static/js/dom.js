@@ -24,7 +24,11 @@ function fill(node, attributes, children) {
 
 /** A drawn sign that is not read aloud. */
 export function icon(name) {
-  return svg("svg", { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" },
+    svg("path", { d: ICONS[name] }),
+  );
 }
 
 const ICONS = {
@@ -39,7 +43,9 @@ const ICONS = {
 };
 
 export function clear(node, ...children) {
-  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.replaceChildren(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return node;
 }
 
@@ -48,7 +54,10 @@ export const byId = (id) => document.getElementById(id);
 /** Does this key press belong to a field that is being typed into? */
 export function isTyping(event) {
   const where = event.target;
-  return where instanceof HTMLElement && (where.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") || where.isContentEditable);
+  return (
+    where instanceof HTMLElement &&
+    (where.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") || where.isContentEditable)
+  );
 }
 
 /** Says something to those who listen to the page. */

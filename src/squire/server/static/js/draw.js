@@ -4,7 +4,15 @@ import { svg } from "./dom.js";
 import { FONT } from "./scene.js";
 
 /** For files: readable on white paper, whatever the page looks like. */
-const PAPER = { ink: "#1c1f1e", faint: "#8b928f", accent: "#0d6b5d", surface: "#ffffff", line: "#b9c0bd", soft: "#eef3f1", onAccent: "#ffffff" };
+const PAPER = {
+  ink: "#1c1f1e",
+  faint: "#8b928f",
+  accent: "#0d6b5d",
+  surface: "#ffffff",
+  line: "#b9c0bd",
+  soft: "#eef3f1",
+  onAccent: "#ffffff",
+};
 
 /** The scene as an element. `onNode(name)`: nodes become buttons. `standalone`: with colours, as a file needs them. */
 export function drawSvg(scene, { onNode, standalone = false } = {}) {
@@ -12,20 +20,51 @@ export function drawSvg(scene, { onNode, standalone = false } = {}) {
   const size = standalone ? 1 : (scene.scale ?? 1);
   const edges = scene.edges.map((edge) => drawEdge(edge, paint));
   const nodes = scene.nodes.map((node) => drawNode(node, paint, onNode));
-  return svg("svg", {
-    class: "paths", viewBox: `0 0 ${scene.width} ${scene.height}`, width: scene.width * size, height: scene.height * size,
-    role: onNode ? "group" : "img", "aria-label": scene.caption, "font-family": FONT,
-  }, standalone ? svg("rect", { width: scene.width, height: scene.height, fill: PAPER.surface }) : null, edges, nodes); // prettier-ignore
+  return svg(
+    "svg",
+    {
+      class: "paths",
+      viewBox: `0 0 ${scene.width} ${scene.height}`,
+      width: scene.width * size,
+      height: scene.height * size,
+      role: onNode ? "group" : "img",
+      "aria-label": scene.caption,
+      "font-family": FONT,
+    },
+    standalone ? svg("rect", { width: scene.width, height: scene.height, fill: PAPER.surface }) : null,
+    edges,
+    nodes,
+  );
 }
 
 function drawEdge(edge, paint) {
   const of = (part) => paint({ part, edge });
   const kind = `edge ${edge.known ? "known" : "inferred"}${edge.lit ? " lit" : ""}`;
-  return svg("g", { class: kind },
-    svg("title", {}, `${edge.head} – ${edge.relation} – ${edge.tail}${edge.known ? "" : `, inferred with probability ${edge.probability}`}`),
+  return svg(
+    "g",
+    { class: kind },
+    svg(
+      "title",
+      {},
+      `${edge.head} – ${edge.relation} – ${edge.tail}${edge.known ? "" : `, inferred with probability ${edge.probability}`}`,
+    ),
     svg("path", { class: "line", d: edge.d, ...of("line") }),
     svg("path", { class: "tip", d: edge.tip, ...of("tip") }),
-    labelLines(edge).map((line) => svg("text", { class: line.strong ? "strong" : "", x: edge.x, y: line.y, "text-anchor": "middle", "font-size": edge.size, ...of(line.strong ? "strong" : "label") }, line.text))); // prettier-ignore
+    labelLines(edge).map((line) =>
+      svg(
+        "text",
+        {
+          class: line.strong ? "strong" : "",
+          x: edge.x,
+          y: line.y,
+          "text-anchor": "middle",
+          "font-size": edge.size,
+          ...of(line.strong ? "strong" : "label"),
+        },
+        line.text,
+      ),
+    ),
+  );
 }
 
 /** Relation on the line or above it, probability below. */
@@ -39,19 +78,44 @@ function labelLines(edge) {
 function drawNode(node, paint, onNode) {
   const of = (part) => paint({ part, node });
   const button = onNode && {
-    tabindex: "0", role: "button", "aria-label": `${node.name}: look around`,
+    tabindex: "0",
+    role: "button",
+    "aria-label": `${node.name}: look around`,
     onclick: () => onNode(node.name),
     onkeydown: (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
       onNode(node.name);
     },
-  }; // prettier-ignore
+  };
   const top = node.y - (node.lines.length * 17) / 2 + 12.7;
-  return svg("g", { class: `node ${node.kind}${node.lit ? " lit" : ""}`, ...button },
+  return svg(
+    "g",
+    { class: `node ${node.kind}${node.lit ? " lit" : ""}`, ...button },
     svg("title", {}, node.name),
-    svg("rect", { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height, rx: 11, ...of("box") }),
-    node.lines.map((line, place) => svg("text", { x: node.x, y: top + 17 * place, "text-anchor": "middle", "font-size": 13, "font-weight": node.weight, ...of("name") }, line))); // prettier-ignore
+    svg("rect", {
+      x: node.x - node.width / 2,
+      y: node.y - node.height / 2,
+      width: node.width,
+      height: node.height,
+      rx: 11,
+      ...of("box"),
+    }),
+    node.lines.map((line, place) =>
+      svg(
+        "text",
+        {
+          x: node.x,
+          y: top + 17 * place,
+          "text-anchor": "middle",
+          "font-size": 13,
+          "font-weight": node.weight,
+          ...of("name"),
+        },
+        line,
+      ),
+    ),
+  );
 }
 
 /** The looks of one part, the same in a file as on a canvas. */
@@ -59,12 +123,20 @@ function looks({ part, edge, node }) {
   if (node) {
     const goal = node.kind === "goal";
     if (part === "name") return { fill: goal ? PAPER.onAccent : node.lit ? PAPER.ink : PAPER.faint };
-    return { fill: goal ? PAPER.accent : node.kind === "start" ? PAPER.soft : PAPER.surface, stroke: goal || node.lit ? PAPER.accent : PAPER.line, width: 1.4 };
+    return {
+      fill: goal ? PAPER.accent : node.kind === "start" ? PAPER.soft : PAPER.surface,
+      stroke: goal || node.lit ? PAPER.accent : PAPER.line,
+      width: 1.4,
+    };
   }
   const colour = edge.lit ? PAPER.accent : PAPER.line;
   if (part === "line") return { stroke: colour, width: edge.lit ? 2 : 1.4, dash: edge.known ? null : [6, 5] };
   if (part === "tip") return { fill: colour };
-  return { fill: part === "strong" && edge.lit ? PAPER.accent : edge.lit ? PAPER.ink : PAPER.faint, halo: PAPER.surface, weight: part === "strong" ? 600 : 400 };
+  return {
+    fill: part === "strong" && edge.lit ? PAPER.accent : edge.lit ? PAPER.ink : PAPER.faint,
+    halo: PAPER.surface,
+    weight: part === "strong" ? 600 : 400,
+  };
 }
 
 function attributes({ fill = "none", stroke, width, dash, halo, weight }) {
@@ -92,14 +164,17 @@ export function drawCanvas(scene, scale = 2) {
   for (const edge of scene.edges) {
     stroke(pen, new Path2D(edge.d), looks({ part: "line", edge }));
     stroke(pen, new Path2D(edge.tip), looks({ part: "tip", edge }));
-    for (const line of labelLines(edge)) write(pen, line.text, edge.x, line.y, edge.size, looks({ part: line.strong ? "strong" : "label", edge }));
+    for (const line of labelLines(edge))
+      write(pen, line.text, edge.x, line.y, edge.size, looks({ part: line.strong ? "strong" : "label", edge }));
   }
   for (const node of scene.nodes) {
     const box = new Path2D();
     box.roundRect(node.x - node.width / 2, node.y - node.height / 2, node.width, node.height, 11);
     stroke(pen, box, looks({ part: "box", node }));
     const top = node.y - (node.lines.length * 17) / 2 + 12.7;
-    node.lines.forEach((line, place) => write(pen, line, node.x, top + 17 * place, 13, { ...looks({ part: "name", node }), weight: node.weight }));
+    node.lines.forEach((line, place) =>
+      write(pen, line, node.x, top + 17 * place, 13, { ...looks({ part: "name", node }), weight: node.weight }),
+    );
   }
   return canvas;
 }

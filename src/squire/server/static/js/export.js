@@ -19,7 +19,12 @@ export function savePng(scene, name) {
 /** A name that every file system takes. */
 export function fileName({ head, relation, tail }, answer = "") {
   const words = [head, relation, tail, answer].filter(Boolean).join(" ");
-  return words.replace(/[^\p{L}\p{N} .-]+/gu, "-").replace(/^[ .-]+|[ .-]+$/g, "").slice(0, 100) || "answers"; // prettier-ignore
+  return (
+    words
+      .replace(/[^\p{L}\p{N} .-]+/gu, "-")
+      .replace(/^[ .-]+|[ .-]+$/g, "")
+      .slice(0, 100) || "answers"
+  );
 }
 
 function save(blob, name) {

@@ -55,7 +55,10 @@ class Page {
       return trouble(byId("trouble"), error);
     }
     const picker = byId("model");
-    clear(picker, this.models.map((one) => el("option", { value: one.name }, one.name)));
+    clear(
+      picker,
+      this.models.map((one) => el("option", { value: one.name }, one.name)),
+    );
     picker.hidden = this.models.length < 2;
     byId("model-name").hidden = this.models.length > 1;
     subscribe((now, before) => this.render(now, before));
@@ -81,7 +84,8 @@ class Page {
     if (current() !== now || !this.card) return; // something else is looked at meanwhile
     this.title(now);
     if (now.view === "quality") showQuality(byId("quality-view"), this.card);
-    if (now.view === "judge" && (before.view !== "judge" || now.model !== before.model)) this.judge.open(now.model);
+    if (now.view === "judge" && (before.view !== "judge" || now.model !== before.model))
+      this.judge.open(now.model);
     if (now.view === "ask") {
       this.ask.show(now);
       if (changed(QUESTION, now, this.shown ?? {})) await this.answer(now);
@@ -92,7 +96,9 @@ class Page {
 
   title({ view, head, relation, tail, reverse }) {
     const question = relation ? `${reverse ? "?" : head} · ${relation} · ${reverse ? tail : "?"}` : "";
-    document.title = [view === "ask" ? question : { quality: "Quality", judge: "Judge paths" }[view], "SQUIRE"].filter(Boolean).join(" – ");
+    document.title = [view === "ask" ? question : { quality: "Quality", judge: "Judge paths" }[view], "SQUIRE"]
+      .filter(Boolean)
+      .join(" – ");
   }
 
   async loadCard(model) {
@@ -106,7 +112,8 @@ class Page {
     this.card = this.cards.get(model);
     byId("model").value = model;
     byId("model-name").textContent = this.card.name;
-    byId("model-facts").textContent = `${plural(this.card.entities, "entity", "entities")} · ${plural(this.card.facts, "fact")}`;
+    byId("model-facts").textContent =
+      `${plural(this.card.entities, "entity", "entities")} · ${plural(this.card.facts, "fact")}`;
     this.ask.describe(this.card);
     this.evidence.describe(this.card);
   }
@@ -132,7 +139,11 @@ class Page {
       if (signal.aborted) return;
       this.found = found;
       this.list.show(found, (performance.now() - began) / 1000);
-      announce(found.answers.length ? `${plural(found.answers.length, "answer")}; first: ${found.answers[0].entity}` : "No answer.");
+      announce(
+        found.answers.length
+          ? `${plural(found.answers.length, "answer")}; first: ${found.answers[0].entity}`
+          : "No answer.",
+      );
       this.showChosen(current());
     } catch (error) {
       if (api.wasCancelled(error)) return;
@@ -151,8 +162,14 @@ class Page {
 
   /** A name that the graph has, in place of the one it has not. */
   instead(name, view, isRelation) {
-    if (isRelation) return go({ ...BLANK, head: view.head, tail: view.tail, reverse: view.reverse, relation: name });
-    return go({ ...BLANK, relation: view.relation, reverse: view.reverse, ...(view.reverse ? { tail: name } : { head: name }) });
+    if (isRelation)
+      return go({ ...BLANK, head: view.head, tail: view.tail, reverse: view.reverse, relation: name });
+    return go({
+      ...BLANK,
+      relation: view.relation,
+      reverse: view.reverse,
+      ...(view.reverse ? { tail: name } : { head: name }),
+    });
   }
 
   busy(is) {

@@ -15,8 +15,15 @@ export function pathGraph(paths) {
   put(graph, ends.goal === ends.start ? "goal" : `=${ends.goal}`, ends.goal, layers, 0, "goal");
   paths.forEach((path, number) => addPath(graph, path, number, ends));
   for (let gap = 0; gap < layers; gap++) spread(graph, gap);
-  const lanes = [...graph.nodes.values()].map((node) => node.lane).concat([...graph.edges.values()].map((edge) => edge.run));
-  return { nodes: [...graph.nodes.values()], edges: [...graph.edges.values()], layers, lanes: [Math.min(...lanes), Math.max(...lanes)] };
+  const lanes = [...graph.nodes.values()]
+    .map((node) => node.lane)
+    .concat([...graph.edges.values()].map((edge) => edge.run));
+  return {
+    nodes: [...graph.nodes.values()],
+    edges: [...graph.edges.values()],
+    layers,
+    lanes: [Math.min(...lanes), Math.max(...lanes)],
+  };
 }
 
 function put(graph, key, name, layer, lane, kind = "between") {
@@ -28,7 +35,13 @@ function put(graph, key, name, layer, lane, kind = "between") {
 function addPath(graph, path, number, { start, goal }) {
   const last = path.edges.length;
   const stops = [start, ...path.edges.map(goalOf)];
-  const keys = stops.map((name, place) => (place === 0 || (name === start && place < last) ? "start" : name === goal && start === goal ? "goal" : `=${name}`));
+  const keys = stops.map((name, place) =>
+    place === 0 || (name === start && place < last)
+      ? "start"
+      : name === goal && start === goal
+        ? "goal"
+        : `=${name}`,
+  );
   // New stops stand where the path passes; a shorter path jumps over the last layers, on its lane.
   const fresh = keys.map((key, place) => (graph.nodes.has(key) ? null : place)).filter((place) => place !== null);
   const passed = [];

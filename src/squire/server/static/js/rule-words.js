@@ -18,16 +18,36 @@ export function parseRule(text) {
 export function ruleWords(rule) {
   const parsed = parseRule(rule.text);
   const said = parsed ? sentence(parsed) : [el("code", {}, rule.text)];
-  return el("div", { class: "rule" },
+  return el(
+    "div",
+    { class: "rule" },
     el("p", { class: "rule-text" }, said),
-    el("p", { class: "quiet" }, `This held in ${percent(rule.confidence)} of the cases where its conditions did; ${plural(rule.support, "fact")} of the graph follow${rule.support === 1 ? "s" : ""} it.`)); // prettier-ignore
+    el(
+      "p",
+      { class: "quiet" },
+      `This held in ${percent(rule.confidence)} of the cases where its conditions did; ${plural(rule.support, "fact")} of the graph follow${rule.support === 1 ? "s" : ""} it.`,
+    ),
+  );
 }
 
 function sentence({ head, body }) {
-  const parts = body.flatMap((atom, place) => [place === 0 ? "If " : place === body.length - 1 ? " and " : ", ", ...fact(atom)]);
+  const parts = body.flatMap((atom, place) => [
+    place === 0 ? "If " : place === body.length - 1 ? " and " : ", ",
+    ...fact(atom),
+  ]);
   return [...parts, ", then ", ...fact(head), "."];
 }
 
 const variable = (name) => el("var", { class: `v${name}` }, name);
 
-const fact = ({ relation, from, to }) => [el("span", { class: "atom" }, variable(from), " ", el("span", { class: "relation" }, relation), " ", variable(to))];
+const fact = ({ relation, from, to }) => [
+  el(
+    "span",
+    { class: "atom" },
+    variable(from),
+    " ",
+    el("span", { class: "relation" }, relation),
+    " ",
+    variable(to),
+  ),
+];

@@ -52,7 +52,9 @@ export function sceneOf(graph, { upright = false, chosen = 0, blind = false, cap
   const place = upright ? columnsDown(graph, nodes, edges) : columnsAcross(graph, nodes, edges);
   const at = (along, across) => (upright ? [across, along] : [along, across]);
   const lit = (thing) => thing.paths.has(chosen);
-  const boxes = new Map(nodes.map((node) => [node.key, { ...node, along: place.layer(node.layer), across: place.lane(node.lane) }]));
+  const boxes = new Map(
+    nodes.map((node) => [node.key, { ...node, along: place.layer(node.layer), across: place.lane(node.lane) }]),
+  );
   const drawnEdges = edges
     .map((edge) => drawEdge(edge, boxes, place, at, upright, lit(edge)))
     .sort((a, b) => Number(a.lit) - Number(b.lit)); // what is chosen lies above
@@ -60,7 +62,15 @@ export function sceneOf(graph, { upright = false, chosen = 0, blind = false, cap
     const [x, y] = at(box.along, box.across);
     return { ...box, x, y, lit: lit(box) };
   });
-  return { width: place.width, height: place.height, middle: place.lane(0), edges: drawnEdges, nodes: drawnNodes, caption, upright };
+  return {
+    width: place.width,
+    height: place.height,
+    middle: place.lane(0),
+    edges: drawnEdges,
+    nodes: drawnNodes,
+    caption,
+    upright,
+  };
 }
 
 function sized(node) {
@@ -87,7 +97,17 @@ function columnsAcross(graph, nodes, edges) {
 
 function columnsDown(graph, nodes, edges) {
   const high = layerSizes(graph, nodes, "height");
-  const gaps = gapSizes(graph, edges, (edge) => edge.lines.length * LABEL.line + (edge.probability ? LABEL.line : 0) + bends(edge) * BEND + 36 + 2 * aloof(edge), 72);
+  const gaps = gapSizes(
+    graph,
+    edges,
+    (edge) =>
+      edge.lines.length * LABEL.line +
+      (edge.probability ? LABEL.line : 0) +
+      bends(edge) * BEND +
+      36 +
+      2 * aloof(edge),
+    72,
+  );
   const aside = Math.max(...nodes.map((node) => node.width), ...edges.map((edge) => edge.labelWidth + 16)) + 14;
   return spots(graph, high, gaps, aside, true);
 }
@@ -99,11 +119,14 @@ const aloof = (edge) => (Number.isInteger(edge.run) ? 0 : 24);
 const bends = (edge) => Number(edge.run !== edge.from.lane) + Number(edge.run !== edge.to.lane);
 
 const layerSizes = (graph, nodes, side) =>
-  Array.from({ length: graph.layers + 1 }, (_, layer) => Math.max(0, ...nodes.filter((node) => node.layer === layer).map((node) => node[side])));
+  Array.from({ length: graph.layers + 1 }, (_, layer) =>
+    Math.max(0, ...nodes.filter((node) => node.layer === layer).map((node) => node[side])),
+  );
 
 const gapSizes = (graph, edges, need, least) =>
   Array.from({ length: graph.layers }, (_, gap) =>
-    Math.max(least, ...edges.filter((edge) => Math.min(edge.from.layer, edge.to.layer) === gap).map(need)));
+    Math.max(least, ...edges.filter((edge) => Math.min(edge.from.layer, edge.to.layer) === gap).map(need)),
+  );
 
 function spots(graph, sizes, gaps, step, upright) {
   const begins = [];
@@ -126,7 +149,10 @@ function spots(graph, sizes, gaps, step, upright) {
 function drawEdge(edge, boxes, place, at, upright, lit) {
   const [a, b] = [boxes.get(edge.from.key), boxes.get(edge.to.key)];
   const half = (box) => (upright ? box.height : box.width) / 2;
-  const shape = edge.far > 0 ? forward(edge, a, b, half, place, at, upright ? aloof(edge) : 0) : aside(edge, a, b, place, at, upright);
+  const shape =
+    edge.far > 0
+      ? forward(edge, a, b, half, place, at, upright ? aloof(edge) : 0)
+      : aside(edge, a, b, place, at, upright);
   return { ...edge, ...shape, lit, lineHeight: LABEL.line, size: LABEL.size };
 }
 
@@ -141,10 +167,11 @@ function forward(edge, a, b, half, place, at, lower) {
     const middle = (from + to) / 2;
     curve.push(`C${[...at(middle, fromAcross), ...at(middle, toAcross), ...at(to, toAcross)].map(short)}`);
   };
-  if (run !== a.across) curve.push(`L${at(first, a.across).map(short)}`), bend(first, first + BEND, a.across, run);
+  if (run !== a.across)
+    (curve.push(`L${at(first, a.across).map(short)}`), bend(first, first + BEND, a.across, run));
   const lastRun = run !== b.across ? last - BEND : end;
   curve.push(`L${at(lastRun, run).map(short)}`);
-  if (run !== b.across) bend(last - BEND, last, run, b.across), curve.push(`L${at(end, b.across).map(short)}`);
+  if (run !== b.across) (bend(last - BEND, last, run, b.across), curve.push(`L${at(end, b.across).map(short)}`));
   const spot = (run === a.across ? first : first + BEND) + (run === b.across ? last : last - BEND);
   const [x, y] = at(spot / 2 + lower + (edge.backwards ? 3 : -3), run);
   const tip = edge.backwards ? { at: at(begin, a.across), to: -1 } : { at: at(end, b.across), to: 1 };

@@ -11,12 +11,29 @@ export class Seek {
   constructor(onFound) {
     this.onFound = onFound;
     this.box = new Combobox({
-      id: "seek", label: "Where does another one stand?", placeholder: "name an entity",
-      search: async (q, signal) => (await api.entities(current().model, q, signal)).matches.map((one) => ({ name: one.name, note: plural(one.degree, "edge") })),
+      id: "seek",
+      label: "Where does another one stand?",
+      placeholder: "name an entity",
+      search: async (q, signal) =>
+        (await api.entities(current().model, q, signal)).matches.map((one) => ({
+          name: one.name,
+          note: plural(one.degree, "edge"),
+        })),
       onChoose: (name) => this.look(name),
-    }); // prettier-ignore
+    });
     this.said = el("p", { class: "quiet", role: "status" });
-    this.node = el("form", { class: "seek", onsubmit: (event) => { event.preventDefault(); if (this.box.value) this.look(this.box.value); } }, this.box.node, this.said); // prettier-ignore
+    this.node = el(
+      "form",
+      {
+        class: "seek",
+        onsubmit: (event) => {
+          event.preventDefault();
+          if (this.box.value) this.look(this.box.value);
+        },
+      },
+      this.box.node,
+      this.said,
+    );
   }
 
   reset() {

@@ -12,6 +12,10 @@ export function askForToken(wasRefused) {
   dialog.showModal();
   field.focus();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "use" && field.value ? field.value.trim() : null), { once: true });
+    dialog.addEventListener(
+      "close",
+      () => resolve(dialog.returnValue === "use" && field.value ? field.value.trim() : null),
+      { once: true },
+    );
   });
 }

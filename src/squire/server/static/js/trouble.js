@@ -11,12 +11,22 @@ const TITLES = {
 };
 
 export function trouble(place, error, onName) {
-  const names = (error.nearest ?? []).map((name) => el("button", { type: "button", class: "chip", onclick: () => onName?.(name) }, name));
-  clear(place, el("div", { class: "trouble" },
-    el("h2", {}, TITLES[error.code] ?? "That did not work"),
-    el("p", {}, sentence(error.message, names.length > 0)),
-    names.length && onName ? el("div", { class: "chips" }, el("span", { class: "quiet" }, "Did you mean"), names) : null,
-    error.requestId ? el("p", { class: "quiet small" }, `Request ${error.requestId}`) : null)); // prettier-ignore
+  const names = (error.nearest ?? []).map((name) =>
+    el("button", { type: "button", class: "chip", onclick: () => onName?.(name) }, name),
+  );
+  clear(
+    place,
+    el(
+      "div",
+      { class: "trouble" },
+      el("h2", {}, TITLES[error.code] ?? "That did not work"),
+      el("p", {}, sentence(error.message, names.length > 0)),
+      names.length && onName
+        ? el("div", { class: "chips" }, el("span", { class: "quiet" }, "Did you mean"), names)
+        : null,
+      error.requestId ? el("p", { class: "quiet small" }, `Request ${error.requestId}`) : null,
+    ),
+  );
 }
 
 /** Names that can be clicked need not be read as well. */
