@@ -66,6 +66,10 @@ def _handle_problems(app: FastAPI) -> None:
     async def on_mistake(request: Request, error: SquireError) -> Response:
         return told(request, Problem.of(error))
 
+    @app.exception_handler(Exception)  # what it was is raised on, for the log
+    async def on_failure(request: Request, _: Exception) -> Response:
+        return told(request, Problem.internal())
+
     @app.exception_handler(HTTPException)
     async def on_status(request: Request, error: HTTPException) -> Response:
         problem = Problem.of_status(error.status_code, str(error.detail))

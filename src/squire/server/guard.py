@@ -61,9 +61,10 @@ class Gate:
         if (origin is not None and _authority(origin) != host) or (is_api and site not in ("same-origin", "none")):
             raise Problem(403, "requests from other sites are refused. To do: use this service's own page.")
         if self.token is not None and is_api and scope["path"] != OPEN:
-            given = headers.get("authorization", "")
+            scheme, _, given = headers.get("authorization", "").partition(" ")
             # In constant time: how long a comparison takes would tell how much of a guess is right.
-            if not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+            is_right = hmac.compare_digest(given.strip().encode(), self.token.encode())
+            if not is_right or scheme.lower() != "bearer":
                 raise Problem(
                     401,
                     "a token is needed. To do: send the header 'Authorization: Bearer TOKEN'.",
@@ -114,7 +115,7 @@ class Guard:
             await visit.refuse(problem)
         except Exception:
             LOGGER.exception("a request failed", extra={"about": {"request_id": visit.id}})
-            await visit.refuse(Problem(500, "something went wrong here; the log has it under this request's id."))
+            await visit.refuse(Problem.internal())
         finally:
             visit.log()
 
@@ -122,7 +123,7 @@ class Guard:
         """All of it, before any work: so that who sends slowly or without end keeps nobody but themselves busy."""
         limit, body = self._limits.body_bytes, bytearray()
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > limit:
+        if length.isdecimal() and int(length[:20]) > limit:  # of more digits even these are too many
             if "100-continue" not in headers.get("expect", ""):  # else nothing of it is sent
                 await _drain(receive)
             raise self._too_large()
@@ -188,6 +189,7 @@ class _Visit:
     def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
         self._scope, self._send, self.id = scope, send, request_id
         self._begun, self._status, self._bytes = time.perf_counter(), 0, 0
+        self._complete = False
         self._about: dict[str, object] = {}  # what else the log shall tell
         scope["squire"] = {"request_id": request_id, "log": self._about}
 
@@ -201,10 +203,13 @@ class _Visit:
             headers.setdefault("Cache-Control", "no-store")
         else:
             self._bytes += len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
         await self._send(message)
 
     async def refuse(self, problem: Problem) -> None:
-        """Unless an answer has begun: then all that is left is to break it off."""
+        """Unless an answer has been sent, or has begun: then all that is left is to break it off."""
+        if self._complete:
+            return
         if self._status:
             raise ConnectionAbortedError
         body = problem.body(self.id)

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from squire.answers import Answers
 from squire.decode import Aggregate
-from squire.errors import SettingError
+from squire.errors import SettingError, UnknownName
 from squire.fusion.store import has_fusion
 from squire.graph.graph import Graph
+from squire.graph.names import Labels
 from squire.reasoner import Reasoner
 from squire.server.kinds import FITS, fitting
 from squire.server.problems import as_json
@@ -26,6 +27,7 @@ from squire.server.search import NameSearch
 from squire.study.attention import attention_of
 
 Query = tuple[int, int]
+NEAREST = 3  # names that are proposed for an unknown one
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,24 @@ class Model:
         return has_fusion(self.folder)
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
-        """The ids of a question."""
+        """The ids of a question, as `Reasoner.query`, but with nearest names found in milliseconds."""
+        for label in (head, tail):
+            if label is not None:
+                self.entity(label)
+        self._number(self.graph.names.relations, self.relations, relation)
         return self._reasoner.query(head, relation, tail)
+
+    def entity(self, label: str) -> int:
+        """The id of an entity."""
+        return self._number(self.graph.names.entities, self.entities, label)
+
+    def _number(self, labels: Labels, search: NameSearch, label: str) -> int:
+        names = self.graph.names
+        for candidate in (label, names.expand(label)):
+            if (found := labels.find(candidate)) is not None:
+                return found
+        nearest = [names.shorten(labels[match.number]) for match in search.find(label, NEAREST)]
+        raise UnknownName(labels.kind, label, nearest)
 
     def entity_label(self, entity: int) -> str:
         return self.graph.names.shorten(self.graph.names.entities[entity])
@@ -136,23 +154,23 @@ class Model:
     def find_entities(self, text: str, limit: int) -> list[dict[str, Any]]:
         return [
             {"name": self.entity_label(entity), "degree": int(self.degrees[entity])}
-            for entity in self.entities.find(text, limit)
+            for entity, _ in self.entities.find(text, limit)
         ]
 
     def find_relations(self, text: str, head: str | None, tail: str | None, limit: int) -> list[dict[str, Any]]:
-        """With a head or a tail: relations that entities of its kind have come first."""
+        """With a head or a tail: of equally good matches, relations that entities of its kind have come first."""
         share = np.ones(n := self.graph.num_relations)
         if head is not None:
-            share = np.minimum(share, fitting(self.graph.train, self.graph.names.entity(head))[:n])
+            share = np.minimum(share, fitting(self.graph.train, self.entity(head))[:n])
         if tail is not None:
-            share = np.minimum(share, fitting(self.graph.train, self.graph.names.entity(tail))[n:])
+            share = np.minimum(share, fitting(self.graph.train, self.entity(tail))[n:])
         found = self.relations.find(text, n)
-        found.sort(key=lambda relation: share[relation] < FITS)  # stable: as they were among equals
+        found.sort(key=lambda match: (match.tier, share[match.number] < FITS))  # stable: else as they were
         return [
             {
                 "name": self.relation_label(relation),
                 "facts": int(self.fact_counts[relation]),
                 "fits": bool(share[relation] >= FITS),
             }
-            for relation in found[:limit]
+            for relation, _ in found[:limit]
         ]

@@ -56,6 +56,10 @@ class Problem(Exception):
         """Of a status that a library gives."""
         return cls(status, detail or HTTPStatus(status).phrase)
 
+    @classmethod
+    def internal(cls) -> Problem:
+        return cls(500, "something went wrong here; the service's log has it under this request's id.")
+
     def content(self) -> dict[str, Any]:
         """What a client reads, but for the request's id."""
         told: dict[str, Any] = {"code": self.code, "message": self.message}

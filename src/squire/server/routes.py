@@ -187,7 +187,7 @@ def _about_names(router: APIRouter, service: Service) -> None:
     ) -> Any:
         """Known facts of an entity, in turns over its relations."""
         one = service.model(model)
-        return neighbourhood(one.graph, one.graph.names.entity(entity), limit)
+        return neighbourhood(one.graph, one.entity(entity), limit)
 
 
 def _about_questions(router: APIRouter, service: Service) -> None:
@@ -205,7 +205,7 @@ def _about_questions(router: APIRouter, service: Service) -> None:
         """Where a given answer stands, and what speaks for it."""
         one = service.model(model)
         query = await run_in_threadpool(one.query, body.head, body.relation)
-        tail = await run_in_threadpool(one.graph.names.entity, body.tail)
+        tail = await run_in_threadpool(one.entity, body.tail)
         return await service.decode(request, lambda: one.explain(query, tail, body.beam))
 
     @router.post(
