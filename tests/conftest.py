@@ -1,4 +1,4 @@
-"""How property tests run: the same examples every time, on machines of any speed. And what tests of the page share.
+"""How property tests run: the same examples every time, on machines of any speed. What tests of the page share.
 
 `pytest --hypothesis-profile=default` looks for new examples.
 """

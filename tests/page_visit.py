@@ -1,4 +1,4 @@
-"""A person at the page: a real `squire serve`, a Chromium, and a watch on what must never happen. Test code only."""
+"""A person at the page: a real `squire serve`, a Chromium, a watch on what must never happen. Test code only."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_attention_is_a_table_of_rows_that_add_up(visit: Visit) -> None:
     assert rows
     for row in rows:
         assert sum(row) == pytest.approx(1, abs=0.005 * len(row) + 1e-9)
-    page.get_by_label("Attention head").select_option("head 2")
+    page.get_by_label("Attention head").select_option("2")
     assert heat_rows(table) != rows
     cell = table.locator("tbody td[data-at]").first
     cell.focus()

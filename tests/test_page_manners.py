@@ -75,8 +75,7 @@ def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
     page.keyboard.press("Enter")  # before the completions are there: the first is taken when they come
     visit.settle()
     expect(visit.chosen).to_have_text("cleo 2")
-    page.keyboard.press("Escape")
-    visit.answers.first.focus()
+    expect(visit.answers.first).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(visit.answers.nth(1)).to_be_focused()
     expect(visit.answers.nth(1)).to_have_attribute("aria-selected", "true")
@@ -202,11 +201,21 @@ def test_a_token_is_asked_for_once_a_tab(browser: Browser, page_run: Path) -> No
         assert "open-sesame" not in page.url
 
 
-def test_the_service_going_away_is_said_in_words(browser: Browser, page_run: Path) -> None:
-    with serving(str(page_run)) as where:
+def test_several_models_and_the_service_going_away(browser: Browser, page_run: Path) -> None:
+    with serving(f"first={page_run}", f"second={page_run}") as where:
         context = browser.new_context()
         visit = Visit(context.new_page(), where)
         visit.open()
+        expect(visit.page).to_have_url(re.compile("model=first"))
+        visit.page.get_by_label("Model").select_option("second")
+        expect(visit.page).to_have_url(re.compile("model=second"))
+        visit.open("#/ask?model=third")
+        expect(visit.page.get_by_role("alert").first).to_contain_text("third")
+        visit.page.get_by_role("link", name="SQUIRE").click()
+        expect(visit.page).to_have_url(re.compile("model=first"))
+        visit.page.locator("#welcome").get_by_role("link", name="Quality").click()
+        expect(visit.page.get_by_role("heading", name="How good is first?")).to_be_visible()
+        visit.page.go_back()
     visit.page.locator("#entity").fill("cleo")
     visit.page.locator("#relation").fill("grandparent")
     visit.page.locator("#ask-button").click()

@@ -116,6 +116,10 @@ export class AnswerList {
     this.onChoose(this.answers[place].entity, byHand);
   }
 
+  focus() {
+    this.items[this.chosen]?.focus({ preventScroll: true });
+  }
+
   step(by) {
     this.choose((this.chosen ?? 0) + by);
   }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { Combobox } from "./combobox.js";
 import { announce, byId, clear, el, icon } from "./dom.js";
 import { count, plural } from "./format.js";
-import { COUNTS, current, go, question } from "./state.js";
+import { COUNTS, changed, current, go, question } from "./state.js";
 
 export class Ask {
   constructor() {
@@ -22,7 +22,7 @@ export class Ask {
       search: (q, signal) => this.searchRelations(q, signal),
       onChoose: () => this.entity.value && this.submit(),
     });
-    this.reverse = false;
+    this.reverse = null;
     this.left = el("div", { class: "place" });
     this.right = el("div", { class: "place" });
     this.unknown = el("div", { class: "field unknown" });
@@ -101,7 +101,6 @@ export class Ask {
 
   /** What the model is like: its examples, and whether it is fused. */
   describe(card) {
-    this.card = card;
     this.rankingBox.hidden = !card.fused;
     const chips = (card.examples ?? [])
       .slice(0, 6)
@@ -114,11 +113,14 @@ export class Ask {
     go(question(asksHead ? "" : head, relation, asksHead ? tail : ""));
   }
 
-  /** The fields say what the address says. */
+  /** The fields say what the address says; what is being typed stays while the question is the same. */
   show(view) {
-    this.place(view.reverse);
-    this.entity.value = view.reverse ? view.tail : view.head;
-    this.relation.value = view.relation;
+    if (changed(["model", "head", "relation", "tail", "reverse"], view, this.shown ?? {})) {
+      this.place(view.reverse);
+      this.entity.value = view.reverse ? view.tail : view.head;
+      this.relation.value = view.relation;
+    }
+    this.shown = view;
     this.known.checked = view.known;
     this.grounded.checked = view.grounded;
     this.k.value = String(view.k);
@@ -126,6 +128,7 @@ export class Ask {
   }
 
   place(reverse) {
+    if (this.reverse === reverse) return; // a field that is moved loses the focus
     this.reverse = reverse;
     const asked = reverse ? "head" : "tail";
     this.entity.label.textContent = reverse ? "Tail" : "Head";
@@ -155,6 +158,14 @@ export class Ask {
     const asked = was.relation && (was.head || was.tail) && this.entity.value && this.relation.value;
     if (asked) this.submit();
     else if (hadFocus) this.entity.input.focus();
+  }
+
+  /** Was this asked from here, and is nothing else being typed meanwhile? Then the answers may have the focus. */
+  isDone(view) {
+    const typed = [this.entity.value, this.relation.value];
+    const asked = [view.reverse ? view.tail : view.head, view.relation];
+    const here = [this.entity.input, this.relation.input, byId("ask-button")].includes(document.activeElement);
+    return here && typed.every((value, place) => value === asked[place]);
   }
 
   focus() {

@@ -44,15 +44,14 @@ export class AttentionMap {
   build() {
     const layers = this.data.weights.length;
     const heads = this.data.weights[0].length;
-    const numbered = (n, word) =>
-      Array.from({ length: n }, (_, i) => el("option", { value: i }, `${word} ${i + 1}`));
-    this.layer = el("select", { onchange: () => this.draw() }, numbered(layers, "layer"));
+    const numbered = (n) => Array.from({ length: n }, (_, i) => el("option", { value: i }, i + 1));
+    this.layer = el("select", { onchange: () => this.draw() }, numbered(layers));
     this.layer.value = String(layers - 1);
     this.head = el(
       "select",
       { onchange: () => this.draw() },
-      el("option", { value: "mean" }, "mean of heads"),
-      numbered(heads, "head"),
+      el("option", { value: "mean" }, "mean of all"),
+      numbered(heads),
     );
     this.table = el("table", { class: "heat" });
     this.said = el("p", { class: "heat-said", role: "status" });
@@ -113,7 +112,7 @@ export class AttentionMap {
       el(
         "caption",
         { class: "unseen" },
-        `Attention of the path’s tokens in ${this.layer.selectedOptions[0].text}, ${this.head.selectedOptions[0].text}`,
+        `Attention of the path’s tokens in layer ${this.layer.selectedOptions[0].text}, head ${this.head.selectedOptions[0].text}`,
       ),
       el(
         "thead",

@@ -20,10 +20,6 @@ export class EvidencePanel {
     new ResizeObserver(() => this.onResize()).observe(this.canvas);
   }
 
-  describe(card) {
-    this.card = card;
-  }
-
   wait() {
     this.answer = null;
     clear(this.node, el("div", { class: "ghost-panel", "aria-hidden": "true" }));

@@ -61,37 +61,71 @@ class Page {
     );
     picker.hidden = this.models.length < 2;
     byId("model-name").hidden = this.models.length > 1;
-    subscribe((now, before) => this.render(now, before));
-    if (!this.models.some((one) => one.name === current().model)) {
-      const first = this.models.find((one) => one.default) ?? this.models[0];
-      return go({ model: first?.name ?? "" }, { replace: true });
-    }
-    return this.render(current(), { ...current(), model: "" });
+    subscribe((now) => this.render(now));
+    return this.render(current());
   }
 
   onView(event, view) {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a new tab, as any link
     event.preventDefault();
-    go(view ? { view, around: "" } : { view: "ask", ...BLANK });
+    go(view ? { view, around: "" } : { view: "ask", ...BLANK, model: this.card?.name ?? "" });
   }
 
-  async render(now, before) {
+  async render(now) {
+    if (!now.model) return go({ model: this.usual() }, { replace: true });
     for (const view of ["ask", "quality", "judge"]) {
       byId(`${view}-view`).hidden = now.view !== view;
-      document.querySelector(`[data-view=${view}]`).toggleAttribute("aria-current", now.view === view);
+      const link = document.querySelector(`[data-view=${view}]`);
+      if (now.view === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
     }
-    if (now.model !== before.model) await this.loadCard(now.model);
-    if (current() !== now || !this.card) return; // something else is looked at meanwhile
+    const card = await this.load(now.model);
+    if (current() !== now) return undefined; // something else is looked at meanwhile
+    if (card !== this.card) this.describe(card);
     this.title(now);
-    if (now.view === "quality") showQuality(byId("quality-view"), this.card);
-    if (now.view === "judge" && (before.view !== "judge" || now.model !== before.model))
-      this.judge.open(now.model);
-    if (now.view === "ask") {
-      this.ask.show(now);
-      if (changed(QUESTION, now, this.shown ?? {})) await this.answer(now);
-      else this.showChosen(now);
+    if (card) await this.showView(now, card);
+    return this.around.show(current());
+  }
+
+  async showView(now, card) {
+    const entered = now.view !== this.entered;
+    this.entered = now.view;
+    if (now.view === "quality") showQuality(byId("quality-view"), card);
+    if (now.view === "judge" && (entered || this.judge.model !== now.model)) this.judge.open(now.model);
+    if (now.view !== "ask") return;
+    this.ask.show(now);
+    if (changed(QUESTION, now, this.shown ?? {})) await this.answer(now);
+    else this.showChosen(now);
+  }
+
+  usual() {
+    return (this.models.find((one) => one.default) ?? this.models[0])?.name ?? "none";
+  }
+
+  /** A model's card, asked for once; null if there is none, which is said. */
+  async load(model) {
+    if (!this.cards.has(model)) this.cards.set(model, api.card(model));
+    try {
+      return await this.cards.get(model);
+    } catch (error) {
+      this.cards.delete(model);
+      byId("found").hidden = true;
+      byId("ask-view").hidden = false; // where trouble is told
+      trouble(byId("trouble"), error);
+      return null;
     }
-    this.around.show(current());
+  }
+
+  describe(card) {
+    this.card = card;
+    this.shown = null;
+    if (!card) return;
+    clear(byId("trouble"));
+    byId("model").value = card.name;
+    byId("model-name").textContent = card.name;
+    const size = [plural(card.entities, "entity", "entities"), plural(card.facts, "fact")];
+    byId("model-facts").textContent = size.join(" · ");
+    this.ask.describe(card);
   }
 
   title({ view, head, relation, tail, reverse }) {
@@ -99,23 +133,6 @@ class Page {
     document.title = [view === "ask" ? question : { quality: "Quality", judge: "Judge paths" }[view], "SQUIRE"]
       .filter(Boolean)
       .join(" – ");
-  }
-
-  async loadCard(model) {
-    clear(byId("trouble"));
-    try {
-      if (!this.cards.has(model)) this.cards.set(model, await api.card(model));
-    } catch (error) {
-      this.card = null;
-      return trouble(byId("trouble"), error);
-    }
-    this.card = this.cards.get(model);
-    byId("model").value = model;
-    byId("model-name").textContent = this.card.name;
-    byId("model-facts").textContent =
-      `${plural(this.card.entities, "entity", "entities")} · ${plural(this.card.facts, "fact")}`;
-    this.ask.describe(this.card);
-    this.evidence.describe(this.card);
   }
 
   async answer(view) {
@@ -145,6 +162,7 @@ class Page {
           : "No answer.",
       );
       this.showChosen(current());
+      if (this.ask.isDone(view)) this.list.focus();
     } catch (error) {
       if (api.wasCancelled(error)) return;
       byId("found").hidden = true;

@@ -14,7 +14,7 @@ const METRICS = [
 const ROWS = {
   paths: "This model, by its paths",
   fused: "This model, all evidence",
-  "rules+frequency": "Rules, then frequency",
+  "rules+frequency": "Rules and frequency",
   rules: "Rules alone",
   frequency: "The most frequent answer",
 };
@@ -137,7 +137,9 @@ function verdict(rows, signatures) {
           : "not clearly different from";
     return [`${how} ${(ROWS[signatures[place].method] ?? signatures[place].method).toLowerCase()}`];
   });
-  return words.length ? el("p", { class: "verdict-line" }, `By MRR this model is ${words.join(", and ")}.`) : null;
+  return words.length
+    ? el("p", { class: "verdict-line" }, `By MRR this model is ${words.join("; it is ")}.`)
+    : null;
 }
 
 const isOurs = (signature) => ["paths", "fused"].includes(signature.method);

@@ -9,6 +9,8 @@ const BEND = 22; // along the path, for an edge to change lanes
 const MARGIN = 10;
 const WIDEST = { name: 118, label: 96 };
 
+const BREAKS = /^.\s|^[\s_/.:#-]|^\p{Ll}\p{Lu}/u;
+
 const pen = document.createElement("canvas").getContext("2d");
 
 export function widthOf(text, size, weight = 400) {
@@ -24,10 +26,17 @@ export function wrap(text, size, widest, weight = 400, most = 2) {
   const letters = [...text];
   let cut = letters.length;
   while (cut > 1 && !fits(letters.slice(0, cut).join(""))) cut -= 1;
-  const space = letters.slice(0, cut + 1).lastIndexOf(" ");
-  const first = space > cut / 3 ? space : cut;
-  const rest = letters.slice(first).join("").trim();
-  return [letters.slice(0, first).join(""), ...wrap(rest, size, widest, weight, most - 1)];
+  let end = cut; // a break is at a space, after a sign or where anotherWordBegins, if there is one
+  while (end > 1 && !BREAKS.test(letters.slice(end - 1, end + 1).join(""))) end -= 1;
+  if (end <= 1) end = cut;
+  const rest = letters.slice(end).join("").trim();
+  return [letters.slice(0, end).join("").trim(), ...wrap(rest, size, widest, weight, most - 1)];
+}
+
+/** Of an address, what it ends in: its beginning says little and takes all the room. */
+export function brief(name) {
+  const end = /^\w+:\/\/.*[/#]([^/#]+)[/#]?$/s.exec(name);
+  return end ? end[1] : name;
 }
 
 function shorten(text, size, widest, weight) {
@@ -75,14 +84,14 @@ export function sceneOf(graph, { upright = false, chosen = 0, blind = false, cap
 
 function sized(node) {
   const weight = node.kind === "between" ? 500 : 600;
-  const lines = wrap(node.name, NAME.size, WIDEST.name, weight, 3);
+  const lines = wrap(brief(node.name), NAME.size, WIDEST.name, weight, 3);
   const width = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 24) + 2 * PAD;
   return { ...node, lines, weight, width: Math.ceil(width), height: lines.length * NAME.line + 16 };
 }
 
 function labelled(edge, blind) {
   const known = blind || edge.known;
-  const lines = wrap(edge.relation, LABEL.size, WIDEST.label);
+  const lines = wrap(brief(edge.relation), LABEL.size, WIDEST.label);
   const probability = known ? "" : edge.probability < 0.005 ? "<0.01" : edge.probability.toFixed(2);
   const width = Math.max(...lines.map((line) => widthOf(line, LABEL.size)), widthOf(probability, LABEL.size, 600));
   return { ...edge, known, lines, probability, labelWidth: width };
