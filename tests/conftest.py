@@ -19,25 +19,38 @@ if TYPE_CHECKING:  # a browser is only for those tests that ask for one
 settings.register_profile("house", derandomize=True, deadline=None)
 settings.load_profile("house")
 
+PAGE_MISSING = pytest.StashKey[str]()
 
-@pytest.fixture(scope="module")  # no longer: while it is there, its event loop is in everybody's way
-def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+
+@pytest.fixture(scope="session")
+def chromium(request: pytest.FixtureRequest) -> str:
+    """Where it is. Where there is none, this is said loudly, nothing is trained, and the other tests go on."""
     from page_visit import MISSING, installed_browser
-    from playwright.sync_api import sync_playwright
 
     path = installed_browser()
     if path is None:
-        if reporter := request.config.pluginmanager.get_plugin("terminalreporter"):
-            reporter.write_line(f"\n{MISSING}", red=True, bold=True)
+        request.config.stash[PAGE_MISSING] = MISSING
         pytest.skip(MISSING)
+    return path
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if words := terminalreporter.config.stash.get(PAGE_MISSING, None):
+        terminalreporter.write_sep("!", words, red=True, bold=True)
+
+
+@pytest.fixture(scope="module")  # no longer: while it is there, its event loop is in everybody's way
+def browser(chromium: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield launched
         launched.close()
 
 
 @pytest.fixture(scope="session")
-def page_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_run(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from page_visit import a_judged_run
 
     return a_judged_run(tmp_path_factory.mktemp("page"))
@@ -53,7 +66,6 @@ def address(page_run: Path) -> Iterator[str]:
 
 @pytest.fixture
 def visit(browser: Browser, address: str) -> Iterator[Visit]:
-    """`browser` comes first: where there is none, nothing is trained."""
     from page_visit import visiting
 
     with visiting(browser, address) as one:

@@ -4,7 +4,7 @@ import { byId, clear, el } from "./dom.js";
 import { GRADES, percent, plural, rounded } from "./format.js";
 
 export class AnswerList {
-  /** onChoose(entity) when another answer is looked at; onEnter() when its evidence is wanted; onSeek(node) for what follows the list. */
+  /** onChoose(entity): another answer is looked at; onEnter(): its evidence is wanted; `tail` stands below the list. */
   constructor({ onChoose, onEnter, tail }) {
     Object.assign(this, { onChoose, onEnter, tail });
     this.node = byId("answers");
@@ -87,11 +87,15 @@ export class AnswerList {
         onkeydown: (event) => this.onKey(event, place),
       },
       el("span", { class: "rank" }, one.rank),
-      el("span", { class: "name", title: one.entity }, one.entity),
+      el(
+        "span",
+        { class: "who" },
+        el("span", { class: "name", title: one.entity }, one.entity),
+        one.known ? el("span", { class: "tag" }, "known fact") : null,
+      ),
       el("span", { class: "value" }, shown),
       el("span", { class: sure ? "bar" : "bar relative" }, fill),
       one.evidence ? gradeBadge(one.evidence.grade) : null,
-      one.known ? el("span", { class: "tag" }, "known fact") : null,
     );
   }
 

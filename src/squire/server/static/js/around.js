@@ -12,7 +12,8 @@ export class Around {
   constructor() {
     this.dialog = byId("around");
     this.dialog.addEventListener("close", () => this.onClose());
-    this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close()); // beside the sheet
+    // A click beside the sheet is one on the dialog itself.
+    this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
     this.shown = "";
     this.trail = [];
   }

@@ -1,4 +1,4 @@
-// Where the model looked along the path: a table that is a heat map, one layer and one head (or their mean) at a time.
+// Where the model looked along the path: a table that is a heat map, of one layer and one head or their mean.
 
 import * as api from "./api.js";
 import { clear, el } from "./dom.js";
@@ -60,7 +60,8 @@ export class AttentionMap {
       el(
         "p",
         { class: "quiet" },
-        "While writing the path to this answer, each token (row) looks at the question and at what it has written so far (columns). Each row adds up to 1.",
+        "While writing the path to this answer, each token (row) looks at the question and at what it has " +
+          "written so far (columns). Each row adds up to 1.",
       ),
       el(
         "div",
@@ -112,7 +113,8 @@ export class AttentionMap {
       el(
         "caption",
         { class: "unseen" },
-        `Attention of the path’s tokens in layer ${this.layer.selectedOptions[0].text}, head ${this.head.selectedOptions[0].text}`,
+        `Attention of the path’s tokens in layer ${this.layer.selectedOptions[0].text}, head ` +
+          `${this.head.selectedOptions[0].text}`,
       ),
       el(
         "thead",

@@ -185,7 +185,8 @@ const PASS = Symbol("not for the field");
 /** The name, with what was typed marked. */
 function marked(name, typed) {
   const [lower, wanted] = [name.toLowerCase(), typed.toLowerCase()];
-  const at = typed && lower.length === name.length ? lower.indexOf(wanted) : -1; // some letters change their length
+  const same = lower.length === name.length; // some letters become two
+  const at = typed && same ? lower.indexOf(wanted) : -1;
   if (at < 0) return [name];
   return [name.slice(0, at), el("mark", {}, name.slice(at, at + typed.length)), name.slice(at + typed.length)];
 }

@@ -63,5 +63,6 @@ export function isTyping(event) {
 /** Says something to those who listen to the page. */
 export function announce(words) {
   const region = byId("announcer");
-  region.textContent = region.textContent === words ? `${words}\u00a0` : words; // the same words again are news again
+  const again = region.textContent === words; // the same words again are news again
+  region.textContent = again ? `${words}\u00a0` : words;
 }

@@ -1,4 +1,4 @@
-// Draws a scene: on the page (colours from the style sheet), into an SVG file or onto a canvas (colours of their own).
+// Draws a scene: on the page (colours of the style sheet), into an SVG file or onto a canvas (colours of its own).
 
 import { svg } from "./dom.js";
 import { FONT } from "./scene.js";
@@ -14,7 +14,7 @@ const PAPER = {
   onAccent: "#ffffff",
 };
 
-/** The scene as an element. `onNode(name)`: nodes become buttons. `standalone`: with colours, as a file needs them. */
+/** The scene as an element. `onNode(name)`: nodes are buttons. `standalone`: with colours, as a file needs them. */
 export function drawSvg(scene, { onNode, standalone = false } = {}) {
   const paint = standalone ? (thing) => attributes(looks(thing)) : () => ({});
   const size = standalone ? 1 : (scene.scale ?? 1);
@@ -46,7 +46,8 @@ function drawEdge(edge, paint) {
     svg(
       "title",
       {},
-      `${edge.head} – ${edge.relation} – ${edge.tail}${edge.known ? "" : `, inferred with probability ${edge.probability}`}`,
+      `${edge.head} – ${edge.relation} – ` +
+        `${edge.tail}${edge.known ? "" : `, inferred with probability ${edge.probability}`}`,
     ),
     svg("path", { class: "line", d: edge.d, ...of("line") }),
     svg("path", { class: "tip", d: edge.tip, ...of("tip") }),

@@ -148,7 +148,9 @@ export class EvidencePanel {
   }
 
   draw() {
-    const caption = `${plural(this.paths.length, "path")} from ${startOf(this.paths[0])} to ${goalOf(this.paths[0].edges.at(-1))}. ${this.paths.map(pathText).join(". ")}`;
+    const [best] = this.paths;
+    const ends = `from ${startOf(best)} to ${goalOf(best.edges.at(-1))}`;
+    const caption = `${plural(this.paths.length, "path")} ${ends}. ${this.paths.map(pathText).join(". ")}`;
     this.room = this.canvas.clientWidth;
     this.scene = fittingScene(pathGraph(this.paths), this.room, { chosen: this.chosen, caption });
     const focused = this.canvas.contains(document.activeElement)
@@ -174,7 +176,8 @@ export class EvidencePanel {
         el(
           "span",
           { class: "quiet" },
-          `probability ${rounded(path.probability, 3)}${more > 0 ? ` · ${plural(more, "more path leads", "more paths lead")} here` : ""}`,
+          "probability " +
+            `${rounded(path.probability, 3)}${more > 0 ? ` · ${plural(more, "more path leads", "more paths lead")} here` : ""}`,
         ),
       ),
       el(
@@ -233,7 +236,8 @@ export class EvidencePanel {
       el(
         "p",
         { class: "quiet" },
-        "To the right it makes the answer more likely, to the left less: shares of the log odds against the other candidates.",
+        "To the right it makes the answer more likely, to the left less: shares of the log odds against the " +
+          "other candidates.",
       ),
     );
   }
@@ -274,7 +278,9 @@ export function pathText(path) {
     startOf(path),
     ...path.edges.map(
       (edge) =>
-        `${edge.backwards ? "←" : "→"} ${edge.relation}${edge.known ? "" : ` (inferred, ${rounded(edge.probability)})`} ${edge.backwards ? "←" : "→"} ${goalOf(edge)}`,
+        `${edge.backwards ? "←" : "→"} ` +
+        `${edge.relation}${edge.known ? "" : ` (inferred, ${rounded(edge.probability)})`} ` +
+        `${edge.backwards ? "←" : "→"} ${goalOf(edge)}`,
     ),
   ].join(" ");
 }

@@ -53,7 +53,8 @@ export class Judge {
       el(
         "p",
         { class: "quiet" },
-        "Judgements are kept under this name, each at once. You can stop at any moment and go on later, here or with ‘squire study annotate’.",
+        "Judgements are kept under this name, each at once. You can stop at any moment and go on later, here " +
+          "or with ‘squire study annotate’.",
       ),
       el("div", { class: "buttons" }, el("button", { class: "primary" }, "Begin")),
     );
@@ -64,7 +65,8 @@ export class Judge {
       el(
         "p",
         { class: "lead" },
-        "You see a question, its right answer and the path by which the model got there. Say whether the path is a reason. What the model thinks of it stays hidden, so that it cannot sway you.",
+        "You see a question, its right answer and the path by which the model got there. Say whether the " +
+          "path is a reason. What the model thinks of it stays hidden, so that it cannot sway you.",
       ),
       form,
       this.said,
@@ -233,8 +235,8 @@ export class Judge {
 
 function summaryCard(summary) {
   const rows = [
-    ["all questions, 0 where no path leads to the answer", summary.all_questions],
-    ["questions with a path", summary.with_path],
+    ["All questions, 0 where no path leads to the answer", summary.all_questions],
+    ["Questions with a path", summary.with_path],
     ...Object.entries(summary.by_grade).map(([grade, figures]) => [`– ${grade}`, figures]),
   ];
   const figure = (value, interval) =>
@@ -273,8 +275,8 @@ function summaryCard(summary) {
               {},
               el("th", { scope: "row" }, name),
               el("td", {}, el("span", { class: "figure" }, one.questions)),
-              figure(one.score, one.score_interval),
-              figure(one.reasonable, one.reasonable_interval),
+              figure(one.score, one.questions > 1 && one.score_interval),
+              figure(one.reasonable, one.questions > 1 && one.reasonable_interval),
             ),
           ),
         ),

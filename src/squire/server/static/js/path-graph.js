@@ -1,57 +1,102 @@
-// Several paths from one entity to another, as one graph: shared nodes and edges once, each path on a lane of its own.
-// Places are in layers (how far along) and lanes (how far aside; 0 is the best path's). Pixels are drawing's business.
+// Several paths from one entity to another, as one graph: shared nodes and edges once, each path on its own lane.
+// Places are layers (how far along) and lanes (how far aside; 0 is the best path's). Pixels are the scene's business.
 
-const SHARED = 0.45; // closer than this in one gap, two labels would touch
+const APART = 0.45; // closer than this in one gap, two labels would touch
 
 export const startOf = (path) => (path.edges[0].backwards ? path.edges[0].tail : path.edges[0].head);
 export const goalOf = (edge) => (edge.backwards ? edge.head : edge.tail);
 
 /** `[Evidence]`, best first -> `{nodes, edges, layers, lanes}`. */
 export function pathGraph(paths) {
-  const layers = Math.max(...paths.map((path) => path.edges.length));
-  const graph = { nodes: new Map(), edges: new Map(), layers, taken: new Set() };
-  const ends = { start: startOf(paths[0]), goal: goalOf(paths[0].edges.at(-1)) };
-  put(graph, "start", ends.start, 0, 0, "start");
-  put(graph, ends.goal === ends.start ? "goal" : `=${ends.goal}`, ends.goal, layers, 0, "goal");
-  paths.forEach((path, number) => addPath(graph, path, number, ends));
+  const graph = { nodes: new Map(), edges: new Map(), taken: new Set() };
+  const walks = paths.map((path) => walkOf(path));
+  walks.forEach((walk, number) => addWalk(graph, walk, number));
+  const layers = setLayers(graph);
+  for (const walk of walks) setLanes(graph, walk);
   for (let gap = 0; gap < layers; gap++) spread(graph, gap);
-  const lanes = [...graph.nodes.values()]
-    .map((node) => node.lane)
-    .concat([...graph.edges.values()].map((edge) => edge.run));
-  return {
-    nodes: [...graph.nodes.values()],
-    edges: [...graph.edges.values()],
-    layers,
-    lanes: [Math.min(...lanes), Math.max(...lanes)],
-  };
+  const [nodes, edges] = [[...graph.nodes.values()], [...graph.edges.values()]];
+  const lanes = [...nodes.map((node) => node.lane), ...edges.map((edge) => edge.run)];
+  return { nodes, edges, layers, lanes: [Math.min(...lanes), Math.max(...lanes)] };
 }
 
-function put(graph, key, name, layer, lane, kind = "between") {
-  graph.nodes.set(key, { key, name, layer, lane, kind, paths: new Set() });
-  graph.taken.add(`${layer}:${lane}`);
-  return graph.nodes.get(key);
-}
-
-function addPath(graph, path, number, { start, goal }) {
-  const last = path.edges.length;
+/** The keys of a path's stops, and of its edges. Where the answer is the question's own entity, it stands twice. */
+function walkOf(path) {
+  const [start, goal] = [startOf(path), goalOf(path.edges.at(-1))];
   const stops = [start, ...path.edges.map(goalOf)];
-  const keys = stops.map((name, place) =>
-    place === 0 || (name === start && place < last)
-      ? "start"
-      : name === goal && start === goal
-        ? "goal"
-        : `=${name}`,
+  const keys = stops.map((name, place) => {
+    if (place === stops.length - 1) return "goal";
+    if (name === start) return "start";
+    return name === goal ? "goal" : `=${name}`;
+  });
+  const edges = path.edges.map((edge, place) => {
+    const ends = [keys[place], keys[place + 1]];
+    return { ...edge, from: ends[0], to: ends[1], key: JSON.stringify([...ends, edge.relation, edge.backwards]) };
+  });
+  return { stops, keys, edges };
+}
+
+function addWalk(graph, { stops, keys, edges }, number) {
+  keys.forEach((key, place) => {
+    const kind = key === "start" || key === "goal" ? key : "between";
+    if (!graph.nodes.has(key))
+      graph.nodes.set(key, { key, name: stops[place], kind, lane: null, paths: new Set() });
+    graph.nodes.get(key).paths.add(number);
+  });
+  for (const edge of edges) {
+    if (!graph.edges.has(edge.key)) {
+      const ends = { from: graph.nodes.get(edge.from), to: graph.nodes.get(edge.to) };
+      graph.edges.set(edge.key, { ...edge, ...ends, paths: new Set(), isForward: isForward(graph, ends) });
+    }
+    graph.edges.get(edge.key).paths.add(number);
+  }
+}
+
+/** Edges lead on, from the start to the goal; one that would close a circle does not count. */
+function isForward(graph, { from, to }) {
+  if (from.kind === "goal" || to.kind === "start" || from === to) return false;
+  const seen = new Set();
+  const reaches = (node) => {
+    if (node === from) return true;
+    if (seen.has(node)) return false;
+    seen.add(node);
+    return [...graph.edges.values()].some((edge) => edge.isForward && edge.from === node && reaches(edge.to));
+  };
+  return !reaches(to);
+}
+
+/** A node stands after all that lead to it; the goal after all others. */
+function setLayers(graph) {
+  const forward = [...graph.edges.values()].filter((edge) => edge.isForward);
+  const layer = new Map();
+  const layerOf = (node) => {
+    if (!layer.has(node)) {
+      const before = forward.filter((edge) => edge.to === node).map((edge) => layerOf(edge.from));
+      layer.set(node, node.kind === "start" ? 0 : Math.max(0, ...before) + 1);
+    }
+    return layer.get(node);
+  };
+  for (const node of graph.nodes.values()) node.layer = layerOf(node);
+  const goal = graph.nodes.get("goal");
+  const others = [...graph.nodes.values()].filter((node) => node !== goal);
+  goal.layer = Math.max(goal.layer, ...others.map((node) => node.layer + 1));
+  for (const edge of graph.edges.values()) edge.far = edge.isForward ? edge.to.layer - edge.from.layer : 0;
+  return goal.layer;
+}
+
+/** What a path has for itself is on one lane: its own nodes, and the layers that its own edges pass over. */
+function setLanes(graph, { keys, edges }) {
+  const fresh = keys.map((key) => graph.nodes.get(key)).filter((node) => node.lane === null);
+  const own = edges.map(({ key }) => graph.edges.get(key)).filter((edge) => edge.run === undefined);
+  const passed = own.flatMap(({ from, far }) =>
+    Array.from({ length: Math.max(0, far - 1) }, (_, i) => from.layer + i + 1),
   );
-  // New stops stand where the path passes; a shorter path jumps over the last layers, on its lane.
-  const fresh = keys.map((key, place) => (graph.nodes.has(key) ? null : place)).filter((place) => place !== null);
-  const passed = [];
-  for (let layer = last; layer < graph.layers; layer++) if (layer > 0) passed.push(layer);
-  const before = fresh.length ? graph.nodes.get(keys[fresh[0] - 1]) : null;
-  const lane = freeLane(graph.taken, [...fresh, ...passed], before?.lane ?? 0);
-  for (const place of fresh) if (!graph.nodes.has(keys[place])) put(graph, keys[place], stops[place], place, lane);
-  for (const layer of passed) graph.taken.add(`${layer}:${lane}`);
-  for (const key of keys) graph.nodes.get(key).paths.add(number);
-  path.edges.forEach((edge, place) => addEdge(graph, edge, keys[place], keys[place + 1], number, lane));
+  const before = own.length ? own[0].from.lane : null; // where it leaves what was there
+  const between = fresh.filter((node) => node.kind === "between");
+  const layers = new Set([...between.map((node) => node.layer), ...passed]);
+  const lane = freeLane(graph.taken, [...layers], before ?? 0);
+  for (const node of fresh) node.lane = node.kind === "between" ? lane : 0;
+  for (const layer of layers) graph.taken.add(`${layer}:${lane}`);
+  for (const edge of own) edge.run = edge.lane = lane;
 }
 
 /** The lane nearest to where the path comes from on which all these layers are free; so few edges cross. */
@@ -64,25 +109,17 @@ function freeLane(taken, layers, near) {
   }
 }
 
-function addEdge(graph, edge, from, to, number, lane) {
-  const key = JSON.stringify([edge.head, edge.relation, edge.tail, from, to].map(String));
-  if (!graph.edges.has(key)) {
-    const [a, b] = [graph.nodes.get(from), graph.nodes.get(to)];
-    graph.edges.set(key, { ...edge, from: a, to: b, paths: new Set(), lane, run: lane, far: b.layer - a.layer });
-  }
-  graph.edges.get(key).paths.add(number);
-}
-
-/** Edges that leave a layer run side by side: each on the outer lane of its two ends, or near it where one runs already. */
+/** Edges that leave a layer run side by side: on the outer lane of their two ends, or near it if one runs there. */
 function spread(graph, gap) {
   const taken = [];
-  const leaving = [...graph.edges.values()].filter((edge) => Math.min(edge.from.layer, edge.to.layer) === gap);
-  const slope = (edge) => Math.abs(edge.from.lane - edge.to.lane);
-  for (const edge of leaving.sort((one, other) => slope(one) - slope(other))) {
+  const leaving = [...graph.edges.values()].filter((edge) => edge.far > 0 && edge.from.layer === gap);
+  const haste = (edge) => (edge.far > 1 ? -1 : Math.abs(edge.from.lane - edge.to.lane)); // who passes over stays
+  for (const edge of leaving.sort((one, other) => haste(one) - haste(other))) {
     const [a, b] = [edge.from.lane, edge.to.lane];
     const outer = edge.far > 1 ? edge.lane : Math.abs(b) > Math.abs(a) ? b : a;
     const wishes = [outer, (a + b) / 2, ...[0.5, 1, 1.5].flatMap((by) => [outer - by, outer + by])];
-    edge.run = wishes.find((wish) => taken.every((one) => Math.abs(one - wish) >= SHARED)) ?? outer;
+    const free = wishes.find((wish) => taken.every((one) => Math.abs(one - wish) >= APART));
+    edge.run = edge.far > 1 ? outer : (free ?? outer);
     taken.push(edge.run);
   }
 }

@@ -30,7 +30,8 @@ export function showQuality(place, card) {
       el(
         "p",
         { class: "lead" },
-        "Facts were hidden from the model, then asked for. The last row does no reasoning at all: it always names the most frequent answer. What the model adds is the distance to it.",
+        "Facts were hidden from the model, then asked for. The last row does no reasoning at all: it always " +
+          "names the most frequent answer. What the model adds is the distance to it.",
       ),
       results.length ? results.map(result) : nothing(card),
       about(card),
@@ -75,7 +76,8 @@ function result(one) {
     el(
       "p",
       { class: "quiet" },
-      `${count(one.rows[0].queries)} questions for ${asked}; other right answers filtered, ties ranked ${first.ties ?? "realistic"}. Below each figure: its 95 % interval.`,
+      `${count(one.rows[0].queries)} questions for ${asked}; other right answers filtered, ties ranked ` +
+        `${first.ties ?? "realistic"}. Below each figure: its 95 % interval.`,
     ),
     el(
       "div",
@@ -104,7 +106,8 @@ function result(one) {
     el(
       "p",
       { class: "quiet" },
-      "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 would be perfect.",
+      "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 would " +
+        "be perfect.",
     ),
     verdict(one.rows, signatures),
     evidence(one.evidence),
@@ -203,7 +206,8 @@ function reliability(curves) {
     el(
       "p",
       { class: "quiet" },
-      "On the diagonal, of the answers given with 60 % confidence 60 % are true. Below it the model is too sure, above it too modest.",
+      "On the diagonal, of the answers given with 60 % confidence 60 % are true. Below it the model is too " +
+        "sure, above it too modest.",
     ),
     el(
       "div",

@@ -25,7 +25,8 @@ export function ruleWords(rule) {
     el(
       "p",
       { class: "quiet" },
-      `This held in ${percent(rule.confidence)} of the cases where its conditions did; ${plural(rule.support, "fact")} of the graph follow${rule.support === 1 ? "s" : ""} it.`,
+      `This held in ${percent(rule.confidence)} of the cases where its conditions did; ` +
+        `${plural(rule.support, "fact")} of the graph follow${rule.support === 1 ? "s" : ""} it.`,
     ),
   );
 }

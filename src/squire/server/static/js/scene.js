@@ -1,5 +1,4 @@
-// A graph of paths as a scene: shapes and texts with roles, in pixels. Two hands draw it: `draw.js` on the page and into
-// an SVG file, and a canvas for PNG, because the page's security policy lets no picture be loaded from memory.
+// A graph of paths as a scene: shapes and texts with roles, in pixels, so that page, SVG file and canvas draw the same.
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 const NAME = { size: 13, line: 17 };
@@ -134,18 +133,19 @@ const layerSizes = (graph, nodes, side) =>
 
 const gapSizes = (graph, edges, need, least) =>
   Array.from({ length: graph.layers }, (_, gap) =>
-    Math.max(least, ...edges.filter((edge) => Math.min(edge.from.layer, edge.to.layer) === gap).map(need)),
+    Math.max(least, ...edges.filter((edge) => edge.from.layer === gap).map(need)),
   );
 
 function spots(graph, sizes, gaps, step, upright) {
   const begins = [];
+  const bow = graph.edges.some((edge) => edge.far < 1) ? 40 : 0; // beyond the last node
   let along = MARGIN;
   sizes.forEach((size, layer) => {
     begins.push(along);
     along += size + (gaps[layer] ?? 0);
   });
   const [low, high] = graph.lanes;
-  const total = [along + MARGIN, (high - low) * step + step + (upright ? 2 : 4)];
+  const total = [along + MARGIN + bow, (high - low) * step + step + (upright ? 2 : 4)];
   return {
     layer: (layer) => begins[layer] + sizes[layer] / 2,
     gap: (layer) => [begins[layer] + sizes[layer], begins[layer + 1] ?? along],
@@ -159,9 +159,7 @@ function drawEdge(edge, boxes, place, at, upright, lit) {
   const [a, b] = [boxes.get(edge.from.key), boxes.get(edge.to.key)];
   const half = (box) => (upright ? box.height : box.width) / 2;
   const shape =
-    edge.far > 0
-      ? forward(edge, a, b, half, place, at, upright ? aloof(edge) : 0)
-      : aside(edge, a, b, place, at, upright);
+    edge.far > 0 ? forward(edge, a, b, half, place, at, upright ? aloof(edge) : 0) : aside(edge, a, b, half, at);
   return { ...edge, ...shape, lit, lineHeight: LABEL.line, size: LABEL.size };
 }
 
@@ -187,16 +185,15 @@ function forward(edge, a, b, half, place, at, lower) {
   return { d: curve.join(""), x, y, tip: arrow(tip.at, at(tip.to, 0)) };
 }
 
-/** Within a layer, backwards, or from a node to itself: a bow on the far side. Rare, so plain. */
-function aside(edge, a, b, place, at, upright) {
-  const reach = a === b ? (upright ? a.height : a.width) / 2 : 0;
-  const [from, to] = [a.along - reach / 2, b.along + reach / 2];
-  const size = (box) => (upright ? box.width : box.height) / 2;
-  const over = Math.min(a.across - size(a), b.across - size(b)) - 24;
-  const path = `M${at(from, a.across - size(a)).map(short)}C${[...at(from, over), ...at(to, over), ...at(to, b.across - size(b))].map(short)}`;
-  const end = edge.backwards ? at(from, a.across - size(a)) : at(to, b.across - size(b));
-  const [x, y] = at((from + to) / 2, over + 6);
-  return { d: path, x, y, tip: arrow(end, at(0, 1)) };
+/** Backwards, or from a node to itself: a bow before both nodes. Rare, so plain. */
+function aside(edge, a, b, half, at) {
+  const [from, to] = a === b ? [a.across - 14, a.across + 14] : [a.across, b.across];
+  const [begin, end] = [a.along + half(a), b.along + half(b)];
+  const over = Math.max(begin, end) + 34;
+  const points = [...at(over, from), ...at(over, to), ...at(end, to)];
+  const [x, y] = at(over - 6, (from + to) / 2);
+  const tip = edge.backwards ? at(begin, from) : at(end, to);
+  return { d: `M${at(begin, from).map(short)}C${points.map(short)}`, x, y, tip: arrow(tip, at(-1, 0)) };
 }
 
 const short = (number) => Math.round(number * 10) / 10;

@@ -23,7 +23,7 @@ export const QUESTION = ["model", "head", "relation", "tail", "known", "grounded
 let view = parse(location.hash);
 const listeners = [];
 
-/** `#/ask?model=world&head=Chechen&relation=written+in` -> a view; whatever is not understood is as in an empty one. */
+/** `#/ask?model=world&head=Chechen&relation=written+in` -> a view; what is not understood is as in an empty one. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const given = new URLSearchParams(query);
@@ -55,7 +55,7 @@ export const current = () => view;
 /** Tells who wants to know; `listener(now, before)`. */
 export const subscribe = (listener) => listeners.push(listener);
 
-/** Look at something else. What only moves within a question replaces its entry, so that `back` leads to the last one. */
+/** Look at something else. `replace`: what moves within a question has no entry of its own, `back` leads before it. */
 export function go(changes, { replace = false } = {}) {
   const before = view;
   const next = { ...view, ...changes };
