@@ -9,7 +9,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
 
 from squire.errors import SquireError
 from squire.server.batcher import Batcher
@@ -27,7 +26,7 @@ DESCRIPTION = (
 )
 
 
-def create_app(models: Sequence[Model], gate: Gate | None = None, limits: Limits | None = None) -> ASGIApp:
+def create_app(models: Sequence[Model], gate: Gate | None = None, limits: Limits | None = None) -> Guard:
     """The service of these models; the first is the default."""
     gate, limits = gate or Gate(), limits or Limits()
     service = Service({model.name: model for model in models})
@@ -45,6 +44,7 @@ def create_app(models: Sequence[Model], gate: Gate | None = None, limits: Limits
         docs_url=None,  # these pages would load their scripts from elsewhere
         redoc_url=None,
     )
+    app.state.service = service
     app.include_router(api_router(service))
     app.include_router(page_router())
     _handle_problems(app)

@@ -58,6 +58,11 @@ class Batcher:
             self._news.notify()
         await asyncio.to_thread(self._thread.join)
 
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that the thread has not taken yet."""
+        return len(self._waiting)
+
     async def ask(
         self,
         work: Callable[[Sequence[Item]], list[Result]],

@@ -98,11 +98,11 @@ class Guard:
     """ASGI middleware, the outermost."""
 
     def __init__(self, app: ASGIApp, gate: Gate, limits: Limits) -> None:
-        self._app, self._gate, self._limits = app, gate, limits
+        self.app, self._gate, self._limits = app, gate, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
@@ -110,7 +110,7 @@ class Guard:
         try:
             self._gate.check(scope, headers)
             body = await self._body(headers, receive)
-            await self._app(scope, _replayed(body, receive), visit.send)
+            await self.app(scope, _replayed(body, receive), visit.send)
         except Problem as problem:
             await visit.refuse(problem)
         except Exception:

@@ -6,7 +6,7 @@ What decodes must be called from one thread only (`batcher`); the rest reads wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ class Model:
 
     def answer_all(self, queries: Sequence[Query], options: Options) -> list[bytes]:
         """The answers to each question as JSON, the same as of `squire answer --json`."""
-        return [as_json(found.as_dict()) for found in self._answers(queries, options)]
+        return [as_json(found) for found in self._answers(queries, options)]
 
     def _answers(self, queries: Sequence[Query], options: Options) -> Iterator[Answers]:
         """The one place that asks the reasoner."""
@@ -111,13 +111,13 @@ class Model:
         for one in found:
             if one.entity == label:
                 rank = new + 1
-                answer = asdict(one) | {"rank": rank}
+                answer = replace(one, rank=rank)
                 break
             new += not one.known
         known = self.graph.train.contains(*query, tail)
         question = {"head": found.head, "relation": found.relation, "tail": label}
-        origin = asdict(found.origin)
-        return as_json({"question": question, "known": known, "rank": rank, "answer": answer, "origin": origin})
+        content = {"question": question, "known": known, "rank": rank, "answer": answer, "origin": found.origin}
+        return as_json(content)
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
         """What `squire study attention --json` prints; of one layer, if one is named."""

@@ -57,6 +57,12 @@ def address(host: str, listening: socket.socket) -> str:
 def serve(app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
     """Until SIGTERM or Ctrl-C: then what was begun is finished, and nothing new is taken."""
     log_as_json()
+    server = new_server(app, limits)
+    with closing(listening), _stopped_by_signals(server):
+        server.run([listening])
+
+
+def new_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         http=_protocol(limits.header_seconds),
@@ -69,9 +75,7 @@ def serve(app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
         limit_concurrency=limits.connections,
         timeout_graceful_shutdown=limits.shutdown_seconds,
     )
-    server = uvicorn.Server(config)
-    with closing(listening), _stopped_by_signals(server):
-        server.run([listening])
+    return uvicorn.Server(config)
 
 
 @contextmanager
