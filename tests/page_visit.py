@@ -27,6 +27,8 @@ from squire.files import evaluation_file
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium, so the page is NOT tested. To do: install one, e.g. 'apt install chromium'."
 LOOPBACK = "127.0.0.1"
+PATIENCE = 30_000  # ms for something to appear: machines may be busy
+expect.set_options(timeout=PATIENCE)
 
 
 def installed_browser() -> str | None:
@@ -128,7 +130,7 @@ class Visit:
 def visiting(browser: Browser, address: str, **how: Any) -> Iterator[Visit]:
     """A visit in a browser profile of its own; nothing bad may have happened at its end."""
     context: BrowserContext = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE)
     visit = Visit(context.new_page(), address)
     try:
         yield visit

@@ -86,63 +86,49 @@ export class AttentionMap {
   draw() {
     const { tokens, query_tokens: asked } = this.data;
     const weights = this.weights();
-    const word = (place) => (place < asked ? `${tokens[place]} (asked)` : tokens[place]);
-    const cell = (i, j) => {
-      if (j > i && !(i < asked && j < asked))
-        return el("td", { class: "never" }, el("span", { class: "unseen" }, "not seen"));
-      const value = weights[i][j];
-      const says = `${word(i)} looks at ${word(j)}: ${value.toFixed(2)}`;
-      const node = el(
-        "td",
-        {
-          tabindex: "-1",
-          title: says,
-          "data-at": `${i}:${j}`,
-          onpointerenter: () => (this.said.textContent = says),
-          onfocus: () => (this.said.textContent = says),
-          onkeydown: (event) => this.onKey(event, i, j),
-        },
-        el("span", {}, value.toFixed(2).replace(/^0/, "")),
-      );
-      node.style.setProperty("--heat", String(value));
-      return node;
+    const which = `layer ${this.layer.selectedOptions[0].text}, head ${this.head.selectedOptions[0].text}`;
+    const column = (token, j) => {
+      const look = j < asked ? "asked" : "";
+      return el("th", { scope: "col", title: this.word(j), class: look }, el("span", {}, token));
     };
-    const rows = tokens.map((token, i) => [token, i]).slice(asked);
+    const row = (token, i) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row", title: token }, token),
+        tokens.map((_, j) => (j > i ? unseen() : this.cell(i, j, weights[i][j]))),
+      );
     clear(
       this.table,
-      el(
-        "caption",
-        { class: "unseen" },
-        `Attention of the path’s tokens in layer ${this.layer.selectedOptions[0].text}, head ` +
-          `${this.head.selectedOptions[0].text}`,
-      ),
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          el("td", {}),
-          tokens.map((token, j) =>
-            el("th", { scope: "col", title: word(j), class: j < asked ? "asked" : "" }, el("span", {}, token)),
-          ),
-        ),
-      ),
-      el(
-        "tbody",
-        {},
-        rows.map(([token, i]) =>
-          el(
-            "tr",
-            {},
-            el("th", { scope: "row", title: token }, token),
-            tokens.map((_, j) => cell(i, j)),
-          ),
-        ),
-      ),
+      el("caption", { class: "unseen" }, `Attention of the path’s tokens in ${which}`),
+      el("thead", {}, el("tr", {}, el("td", {}), tokens.map(column))),
+      el("tbody", {}, tokens.map(row).slice(asked)), // the question's own tokens see only each other
     );
     this.table.querySelector("td[data-at]")?.setAttribute("tabindex", "0");
     this.said.textContent = "";
+  }
+
+  word(place) {
+    const { tokens, query_tokens: asked } = this.data;
+    return place < asked ? `${tokens[place]} (asked)` : tokens[place];
+  }
+
+  cell(i, j, value) {
+    const says = `${this.word(i)} looks at ${this.word(j)}: ${value.toFixed(2)}`;
+    const node = el(
+      "td",
+      {
+        tabindex: "-1",
+        title: says,
+        "data-at": `${i}:${j}`,
+        onpointerenter: () => (this.said.textContent = says),
+        onfocus: () => (this.said.textContent = says),
+        onkeydown: (event) => this.onKey(event, i, j),
+      },
+      value.toFixed(2).replace(/^0/, ""),
+    );
+    node.style.setProperty("--heat", String(value));
+    return node;
   }
 
   /** One stop of Tab for the whole table; arrows move within it. */
@@ -158,3 +144,5 @@ export class AttentionMap {
     next.focus();
   }
 }
+
+const unseen = () => el("td", { class: "never" }, el("span", { class: "unseen" }, "not seen"));

@@ -34,7 +34,7 @@ export class EvidencePanel {
     const isNew = this.answer !== answer;
     this.answer = answer;
     this.found = found;
-    this.paths = [answer.evidence, ...(answer.further ?? [])].filter(Boolean);
+    this.paths = [answer.evidence, ...(answer.further ?? [])].filter((path) => path?.edges.length);
     this.chosen = Math.min(view.path, Math.max(this.paths.length - 1, 0));
     if (isNew) this.build();
     this.showPath();

@@ -107,7 +107,7 @@ function result(one) {
       "p",
       { class: "quiet" },
       "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 would " +
-        "be perfect.",
+        "be perfect. Clearly: the intervals do not overlap.",
     ),
     verdict(one.rows, signatures),
     evidence(one.evidence),
