@@ -10,6 +10,7 @@ LAST, BEST = "last", "best"  # checkpoints, by their names: the last state, and 
 METRICS = "metrics.jsonl"  # one line a step, and one a validation
 TENSORBOARD = "tensorboard"  # the same for TensorBoard, where it is installed
 FUSION = "fusion"  # a checkpoint too: the ranker over all evidence
+ANNOTATION = "annotation"  # a folder: paths to judge, and judgements of them, if no other place was named
 LOCK = "lock"  # held while a process trains in the folder
 START = "start"  # in the folder of an iteration: the checkpoint that ended the iteration before
 
@@ -22,3 +23,13 @@ def iteration_folder(run: Path, iteration: int) -> Path:
 def tries_file(run: Path, iteration: int) -> Path:
     """The prefix trees that an iteration is trained on."""
     return (run if iteration == 1 else iteration_folder(run, iteration)) / TRIES
+
+
+def evaluation_file(run: Path, ranking: str, split: str, *, sampled: bool) -> Path:
+    """What `squire evaluate` found; of a sample apart, so that it never takes the place of the whole."""
+    return run / f"evaluation-{ranking}-{split}{'-sample' if sampled else ''}.json"
+
+
+def evaluation_files(run: Path) -> list[Path]:
+    """All that are there, in order."""
+    return sorted(run.glob("evaluation-*.json"))

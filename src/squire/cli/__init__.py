@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.logging import RichHandler
 
-from squire.cli import answer, complete, data, evaluate, fuse, paths, plot, rules, study, train
+from squire.cli import answer, complete, data, evaluate, fuse, paths, plot, rules, serve, study, train
 from squire.cli.console import errors
 from squire.errors import SquireError
 from squire.version import __version__
@@ -42,6 +42,7 @@ app.command(epilog="Example: squire evaluate runs/world --split valid")(evaluate
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(train.train)
 app.command(epilog="Example: squire fuse world --out runs/world")(fuse.fuse)
 app.command(epilog="Example: squire plot runs/world -o world.png")(plot.plot)
+app.command(epilog="Example: squire serve runs/world --open")(serve.serve)
 app.add_typer(study.app, name="study")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,10 @@ from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics
 from squire.evaluate.ranking import Ranking
-from squire.files import FUSION, GRAPH
+from squire.files import FUSION, GRAPH, evaluation_file
 from squire.graph.graph import Graph
 from squire.graph.store import Adjacency
+from squire.graph.streams import replacing
 from squire.rules.apply import RuleEngine
 from squire.rules.rule import Rules
 
@@ -63,13 +65,25 @@ def evaluate(
     if not len(found.rules):
         errors.print("[yellow]this run has no rules:[/] the rules row is the tail frequency alone")
     rankings = [found.ranking, rules, rank_by_frequency(graph, asked)]
+    about = {"run": str(run), **found.about}
+    content = {**about, **_content(found.ranking, rankings, graph), "reliability": found.reliability}
+    if constrained is None:  # a constraint asks something else of the model than what it is good for
+        _keep(evaluation_file(run, "fused" if is_fused else "paths", split, sampled=bool(asked.sample)), content)
     if as_json:
-        content = _content(found.ranking, rankings, graph)
-        print_json({"run": str(run), **found.about, **content, "reliability": found.reliability})
+        print_json(content)
     else:
         _print(found.ranking, rankings, graph, relations)
         for name, figures_of in found.reliability.items():
             out.print(f"Calibration error of the {name}: {figures_of['error']:.3f}", highlight=False)
+
+
+def _keep(file: Path, content: dict[str, Any]) -> None:
+    """In the run folder, for the model card; who may not write there still sees the figures."""
+    try:
+        with replacing(file) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        errors.print(f"{file}: not written ({error.strerror})", style="yellow", markup=False, highlight=False)
 
 
 @dataclass(frozen=True)

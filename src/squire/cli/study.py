@@ -20,6 +20,7 @@ from squire.cli.choices import AggregateOption, BeamOption, RunFolder
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.errors import SettingError
+from squire.files import ANNOTATION
 from squire.graph.streams import ensure_creatable, replacing
 from squire.plots import check_picture
 
@@ -97,7 +98,10 @@ def _chosen(asked: str, count: int, option: str) -> list[int]:
 @app.command(epilog="Example: squire study annotate runs/world -n 100 --annotator ann -o studies/world")
 def annotate(
     run: RunFolder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The study's folder, new or to go on with.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The study's folder, new or to go on with; else in RUN, as the page."),
+    ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="Draw questions until so many have a path to judge.")] = 100,
     annotator: Annotated[str, typer.Option(help="Who judges; each has files of their own.")] = "me",
     seed: Draw = 0,
@@ -107,6 +111,7 @@ def annotate(
     """Judge how convincing paths are: 1, 0.5 or 0 (§4.5, Appendix C). Stop at any time; run it again to go on."""
     from squire.study.annotations import QUESTIONS, Annotations, summary_markdown
 
+    output = output or run / ANNOTATION
     with _can_go_on(), progress_bar("drawing questions") as bar:
         from squire.study.asking import draw_questions
 

@@ -40,7 +40,7 @@ class Labels(Sequence[str]):
         array = labels if isinstance(labels, pa.Array) else pa.array(sorted(set(labels)), pa.large_string())
         self.array: pa.Array = array  # large_string, sorted, distinct
         self.kind = kind  # "entity" or "relation", for messages
-        self._found: dict[str, int | None] = {}  # a rule file asks for the same few names a million times
+        self._found: dict[str, int] = {}  # a rule file asks for the same few names a million times
 
     def __len__(self) -> int:
         return len(self.array)
@@ -59,9 +59,10 @@ class Labels(Sequence[str]):
 
     def find(self, label: str) -> int | None:
         """The id of a label, or None."""
-        if label not in self._found:
-            self._found[label] = self._search(label)
-        return self._found[label]
+        found = self._found.get(label)
+        if found is None and (found := self._search(label)) is not None:
+            self._found[label] = found  # what is not there is not kept: a service is asked for anything
+        return found
 
     def _search(self, label: str) -> int | None:
         low, high = 0, len(self)

@@ -1,0 +1,176 @@
+"""A trained run as the service sees it. The one module that knows the reasoner.
+
+What decodes must be called from one thread only (`batcher`); the rest reads what never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from squire.answers import Answers
+from squire.decode import Aggregate
+from squire.errors import SettingError, UnknownName
+from squire.fusion.store import has_fusion
+from squire.graph.graph import Graph
+from squire.graph.names import Labels
+from squire.reasoner import Reasoner
+from squire.server.kinds import FITS, fitting
+from squire.server.problems import as_json
+from squire.server.search import NameSearch
+from squire.study.attention import attention_of
+
+Query = tuple[int, int]
+NEAREST = 3  # names that are proposed for an unknown one
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a question is to be answered; questions with equal options can be answered together."""
+
+    k: int = 10
+    grounded: bool = False
+    known: bool = False
+    beam: int | None = None
+    aggregate: Aggregate | None = None
+    ranking: str | None = None
+
+
+class Model:
+    """A run under a name."""
+
+    def __init__(self, name: str, reasoner: Reasoner) -> None:
+        self.name, self._reasoner = name, reasoner
+        self.graph: Graph = reasoner.graph
+        self.folder, self.step = reasoner.run.folder, reasoner.run.step
+        self.recipe: dict[str, Any] = reasoner.run.recipe.to_dict()
+
+    @classmethod
+    def load(cls, name: str, folder: Path) -> Model:
+        model = cls(name, Reasoner.load(folder))
+        model.entities, model.relations  # noqa: B018 - built now, not while the first client waits
+        return model
+
+    @property
+    def fused(self) -> bool:
+        """Can it rank by all evidence?"""
+        return has_fusion(self.folder)
+
+    def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
+        """The ids of a question, as `Reasoner.query`, but with nearest names found in milliseconds."""
+        for label in (head, tail):
+            if label is not None:
+                self.entity(label)
+        self._number(self.graph.names.relations, self.relations, relation)
+        return self._reasoner.query(head, relation, tail)
+
+    def entity(self, label: str) -> int:
+        """The id of an entity."""
+        return self._number(self.graph.names.entities, self.entities, label)
+
+    def _number(self, labels: Labels, search: NameSearch, label: str) -> int:
+        names = self.graph.names
+        for candidate in (label, names.expand(label)):
+            if (found := labels.find(candidate)) is not None:
+                return found
+        nearest = [names.shorten(labels[match.number]) for match in search.find(label, NEAREST)]
+        raise UnknownName(labels.kind, label, nearest)
+
+    def entity_label(self, entity: int) -> str:
+        return self.graph.names.shorten(self.graph.names.entities[entity])
+
+    def relation_label(self, relation: int) -> str:
+        return self.graph.names.shorten(self.graph.names.relations[relation])
+
+    # ------------------------------------------------------------------------------------- for one thread only
+
+    def answer_all(self, queries: Sequence[Query], options: Options) -> list[bytes]:
+        """The answers to each question as JSON, the same as of `squire answer --json`."""
+        return [as_json(found) for found in self._answers(queries, options)]
+
+    def _answers(self, queries: Sequence[Query], options: Options) -> Iterator[Answers]:
+        """The one place that asks the reasoner."""
+        if options.ranking == "fused":
+            raise SettingError("ranking fused: this squire answers by paths only. To do: leave ranking out.")
+        reasoner = self._reasoner
+        how = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
+        return reasoner.stream(np.array(queries, np.int32).reshape(-1, 2), how, k=options.k, known=options.known)
+
+    def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
+        """Where an answer stands among those that are not in the graph, and its evidence."""
+        everything = Options(k=self.graph.num_entities, known=True, beam=beam)
+        (found,) = self._answers([query], everything)
+        label, new = self.entity_label(tail), 0
+        rank = answer = None
+        for one in found:
+            if one.entity == label:
+                rank = new + 1
+                answer = replace(one, rank=rank)
+                break
+            new += not one.known
+        known = self.graph.train.contains(*query, tail)
+        question = {"head": found.head, "relation": found.relation, "tail": label}
+        content = {"question": question, "known": known, "rank": rank, "answer": answer, "origin": found.origin}
+        return as_json(content)
+
+    def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
+        """What `squire study attention --json` prints; of one layer, if one is named."""
+        content = attention_of(self._reasoner, query, answer, beam).as_dict()
+        layers = len(content["weights"])
+        if layer is not None:
+            if layer > layers:
+                raise SettingError(f"layer {layer}: expected a number from 1 to {layers}.")
+            content["weights"] = [content["weights"][layer - 1]]
+        return as_json(content | {"layer": layer})
+
+    # ---------------------------------------------------------------------------------------------------- names
+
+    @cached_property
+    def entities(self) -> NameSearch:
+        names = self.graph.names
+        return NameSearch([names.shorten(name) for name in names.entities], self.degrees)
+
+    @cached_property
+    def relations(self) -> NameSearch:
+        names = self.graph.names
+        return NameSearch([names.shorten(name) for name in names.relations], self.fact_counts)
+
+    @cached_property
+    def degrees(self) -> npt.NDArray[np.int64]:
+        """(entity): edges in train, inverse ones included"""
+        return np.diff(self.graph.train.offsets)
+
+    @cached_property
+    def fact_counts(self) -> npt.NDArray[np.int64]:
+        """(relation): facts in train"""
+        return np.bincount(self.graph.train.triples[:, 1], minlength=self.graph.num_relations)
+
+    def find_entities(self, text: str, limit: int) -> list[dict[str, Any]]:
+        return [
+            {"name": self.entity_label(entity), "degree": int(self.degrees[entity])}
+            for entity, _ in self.entities.find(text, limit)
+        ]
+
+    def find_relations(self, text: str, head: str | None, tail: str | None, limit: int) -> list[dict[str, Any]]:
+        """With a head or a tail: of equally good matches, relations that entities of its kind have come first."""
+        share = np.ones(n := self.graph.num_relations)
+        if head is not None:
+            share = np.minimum(share, fitting(self.graph.train, self.entity(head))[:n])
+        if tail is not None:
+            share = np.minimum(share, fitting(self.graph.train, self.entity(tail))[n:])
+        found = self.relations.find(text, n)
+        found.sort(key=lambda match: (match.tier, share[match.number] < FITS))  # stable: else as they were
+        return [
+            {
+                "name": self.relation_label(relation),
+                "facts": int(self.fact_counts[relation]),
+                "fits": bool(share[relation] >= FITS),
+            }
+            for relation, _ in found[:limit]
+        ]

@@ -1,0 +1,160 @@
+// The ranked list: how sure, on what grounds. Arrow keys move through it.
+
+import { byId, clear, el } from "./dom.js";
+import { GRADES, percent, plural, rounded } from "./format.js";
+
+export class AnswerList {
+  /** onChoose(entity): another answer is looked at; onEnter(): its evidence is wanted; `tail` stands below the list. */
+  constructor({ onChoose, onEnter, tail }) {
+    Object.assign(this, { onChoose, onEnter, tail });
+    this.node = byId("answers");
+    this.items = [];
+  }
+
+  /** While the answers are on their way. */
+  wait() {
+    const ghost = () =>
+      el(
+        "li",
+        { class: "answer ghost" },
+        el("span", { class: "rank" }),
+        el("span", { class: "name" }),
+        el("span", { class: "bar" }),
+      );
+    clear(
+      this.node,
+      el("h2", { class: "list-title" }, "Looking for paths …"),
+      el("ol", { class: "list", "aria-hidden": "true" }, Array.from({ length: 5 }, ghost)),
+    );
+    this.items = [];
+  }
+
+  show(found, seconds) {
+    this.answers = found.answers;
+    const best = Math.max(...found.answers.map((one) => one.score), Number.MIN_VALUE);
+    const sure = found.answers.some((one) => one.confidence !== null && one.confidence !== undefined);
+    this.items = found.answers.map((one, place) => this.item(one, place, best));
+    const asked = found.head === null ? "head" : "tail";
+    clear(
+      this.node,
+      el(
+        "div",
+        { class: "list-head" },
+        el("h2", { class: "list-title" }, plural(found.answers.length, "answer")),
+        el("span", { class: "quiet" }, `${seconds.toFixed(seconds < 1 ? 2 : 1)} s · beam ${found.origin.beam}`),
+      ),
+      found.answers.length ? el("p", { class: "scale quiet" }, sure ? SURE : UNSURE) : this.nothing(asked),
+      el(
+        "ol",
+        { class: "list", role: "listbox", "aria-label": "Answers, best first", id: "answer-list" },
+        this.items,
+      ),
+      this.tail,
+      legend(),
+    );
+  }
+
+  nothing(asked) {
+    return el(
+      "p",
+      { class: "quiet" },
+      `No path leads to a new ${asked}. Known facts may be listed with the switch above, or drop “grounded only”.`,
+    );
+  }
+
+  item(one, place, best) {
+    const sure = one.confidence !== null && one.confidence !== undefined;
+    const shown = sure ? percent(one.confidence) : rounded(one.score, 3);
+    const fill = el("span", { class: "fill" });
+    fill.style.width = `${100 * Math.min(1, Math.max(0.004, sure ? one.confidence : one.score / best))}%`;
+    const words = [
+      `${one.rank}. ${one.entity}`,
+      sure ? `confidence ${shown}` : `score ${shown}, not a probability`,
+      one.evidence?.grade,
+      one.known ? "known fact" : null,
+    ];
+    return el(
+      "li",
+      {
+        class: "answer",
+        role: "option",
+        id: `answer-${place}`,
+        tabindex: "-1",
+        "aria-selected": "false",
+        "aria-label": words.filter(Boolean).join(", "),
+        "data-place": place,
+        onclick: () => this.choose(place, true),
+        onkeydown: (event) => this.onKey(event, place),
+      },
+      el("span", { class: "rank" }, one.rank),
+      el(
+        "span",
+        { class: "who" },
+        el("span", { class: "name", title: one.entity }, one.entity),
+        one.known ? el("span", { class: "tag" }, "known fact") : null,
+      ),
+      el("span", { class: "value" }, shown),
+      el("span", { class: sure ? "bar" : "bar relative" }, fill),
+      one.evidence ? gradeBadge(one.evidence.grade) : null,
+    );
+  }
+
+  /** Marks an answer as the one whose evidence is shown; returns it. */
+  select(entity) {
+    const place = Math.max(
+      0,
+      (this.answers ?? []).findIndex((one) => one.entity === entity),
+    );
+    this.items.forEach((item, i) => {
+      item.setAttribute("aria-selected", String(i === place));
+      item.tabIndex = i === place ? 0 : -1;
+    });
+    this.chosen = place;
+    return this.answers?.[place];
+  }
+
+  choose(place, byHand = false) {
+    if (place < 0 || place >= this.items.length) return;
+    this.items[place].focus({ preventScroll: true });
+    this.items[place].scrollIntoView({ block: "nearest" });
+    this.onChoose(this.answers[place].entity, byHand);
+  }
+
+  focus() {
+    this.items[this.chosen]?.focus({ preventScroll: true });
+  }
+
+  step(by) {
+    this.choose((this.chosen ?? 0) + by);
+  }
+
+  onKey(event, place) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const goals = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: this.items.length - 1 };
+    if (event.key in goals) this.choose(goals[event.key]);
+    else if (event.key === "Enter" || event.key === " ") this.onEnter();
+    else return;
+    event.preventDefault();
+  }
+}
+
+const SURE = "The bar is the probability that the answer is true, as calibrated on held-out facts.";
+const UNSURE = "Bars compare scores within this list. A score is not the probability that an answer is true.";
+
+/** A grade, drawn as its edges are: solid, dashed, or open. */
+export function gradeBadge(grade) {
+  return el(
+    "span",
+    { class: `grade ${grade in GRADES ? grade : "asserted"}`, title: GRADES[grade] ?? "" },
+    el("i", { "aria-hidden": "true" }),
+    grade,
+  );
+}
+
+export function legendRows() {
+  return Object.entries(GRADES).map(([grade, words]) =>
+    el("div", {}, el("dt", {}, gradeBadge(grade)), el("dd", {}, words)),
+  );
+}
+
+const legend = () => el("dl", { class: "legend", "aria-label": "What the answers rest on" }, legendRows());

@@ -1,0 +1,162 @@
+// An entity and what it is linked with: to click through, and to ask onward from.
+
+import * as api from "./api.js";
+import { byId, clear, el, icon } from "./dom.js";
+import { plural } from "./format.js";
+import { go, question } from "./state.js";
+import { trouble } from "./trouble.js";
+
+const ONWARD = 8; // questions that are offered at once
+
+export class Around {
+  constructor() {
+    this.dialog = byId("around");
+    this.dialog.addEventListener("close", () => this.onClose());
+    // A click beside the sheet is one on the dialog itself.
+    this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
+    this.shown = "";
+    this.trail = [];
+  }
+
+  /** Opens, changes or closes, as the address says. */
+  show({ around, model, view }) {
+    const wanted = view === "ask" ? around : "";
+    if (wanted === this.shown) return;
+    this.waiting?.abort();
+    this.shown = wanted;
+    if (!wanted) {
+      this.trail = [];
+      if (this.dialog.open) this.dialog.close();
+      return;
+    }
+    const back = this.trail.indexOf(wanted);
+    this.trail = back >= 0 ? this.trail.slice(0, back + 1) : [...this.trail, wanted].slice(-6);
+    this.load(model, wanted);
+  }
+
+  onClose() {
+    if (this.shown) go({ around: "" });
+  }
+
+  async load(model, entity) {
+    this.waiting = new AbortController();
+    const { signal } = this.waiting;
+    const body = el(
+      "div",
+      { class: "sheet-body", "aria-busy": "true" },
+      el("p", { class: "quiet" }, "Looking around …"),
+    );
+    const title = el("h2", { id: "around-title", tabindex: "-1" }, entity);
+    clear(this.dialog, this.bar(), title, body);
+    if (!this.dialog.open) this.dialog.showModal();
+    title.focus();
+    try {
+      const [around, from, to] = await Promise.all([
+        api.neighbourhood(model, entity, signal),
+        api.relations(model, { head: entity, limit: 50 }, signal),
+        api.relations(model, { tail: entity, limit: 50 }, signal),
+      ]);
+      if (signal.aborted) return;
+      body.removeAttribute("aria-busy");
+      clear(
+        body,
+        el("p", { class: "quiet" }, plural(around.degree, "edge")),
+        this.onward(entity, from, to),
+        ...this.edges(around),
+      );
+    } catch (error) {
+      if (!api.wasCancelled(error)) trouble(body, error, (name) => go({ around: name }));
+    }
+  }
+
+  bar() {
+    const crumbs = this.trail
+      .slice(0, -1)
+      .map((name) =>
+        el(
+          "li",
+          {},
+          el("button", { type: "button", class: "crumb", title: name, onclick: () => go({ around: name }) }, name),
+        ),
+      );
+    return el(
+      "div",
+      { class: "sheet-bar" },
+      crumbs.length
+        ? el("nav", { "aria-label": "The way here" }, el("ol", { class: "crumbs" }, crumbs))
+        : el("span", { class: "quiet" }, "Around"),
+      el(
+        "button",
+        { type: "button", class: "tool", "aria-label": "Close", onclick: () => this.dialog.close() },
+        icon("close"),
+      ),
+    );
+  }
+
+  onward(entity, from, to) {
+    const fits = (found) => found.matches.filter((one) => one.fits).slice(0, ONWARD);
+    const chip = (label, goal) => el("button", { type: "button", class: "chip", onclick: () => go(goal) }, label);
+    const ask = el("span", { class: "ask-for", "aria-label": "what" }, "?");
+    const there = fits(from).map((one) =>
+      chip([`${one.name} `, ask.cloneNode(true)], question(entity, one.name, "")),
+    );
+    const here = fits(to).map((one) =>
+      chip([ask.cloneNode(true), ` ${one.name}`], question("", one.name, entity)),
+    );
+    if (!there.length && !here.length) return null;
+    return el(
+      "section",
+      { class: "onward" },
+      el("h3", {}, "Ask onward"),
+      there.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as head` }, there) : null,
+      here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as tail` }, here) : null,
+    );
+  }
+
+  edges({ edges, left_out: more, entity }) {
+    const groups = new Map();
+    for (const edge of edges) {
+      const key = JSON.stringify([edge.relation, edge.outgoing]);
+      if (!groups.has(key)) groups.set(key, { ...edge, others: [] });
+      groups.get(key).others.push(edge.outgoing ? edge.tail : edge.head);
+    }
+    const group = ({ relation, outgoing, others }) =>
+      el(
+        "div",
+        { class: "kind" },
+        el(
+          "dt",
+          {},
+          el(
+            "span",
+            { class: "way" },
+            icon(outgoing ? "right" : "left"),
+            el("span", { class: "unseen" }, outgoing ? "from here:" : "to here:"),
+          ),
+          relation,
+        ),
+        el(
+          "dd",
+          {},
+          others.map((name) =>
+            el(
+              "button",
+              {
+                type: "button",
+                class: "entity",
+                title: name,
+                disabled: name === entity,
+                onclick: () => go({ around: name }),
+              },
+              name,
+            ),
+          ),
+        ),
+      );
+    return [
+      el("h3", {}, "Facts"),
+      el("dl", { class: "kinds" }, [...groups.values()].map(group)),
+      more ? el("p", { class: "quiet" }, `${plural(more, "more edge is", "more edges are")} not shown.`) : null,
+    ];
+  }
+}

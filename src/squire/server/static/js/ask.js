@@ -1,0 +1,226 @@
+// The question: three places, one of them asked for; completion, options, examples.
+
+import * as api from "./api.js";
+import { Combobox } from "./combobox.js";
+import { announce, byId, clear, el, icon } from "./dom.js";
+import { count, plural } from "./format.js";
+import { COUNTS, changed, current, go, question } from "./state.js";
+
+export class Ask {
+  constructor() {
+    this.entity = new Combobox({
+      id: "entity",
+      label: "Head",
+      placeholder: "something you know",
+      search: (q, signal) => this.searchEntities(q, signal),
+      onChoose: () => this.onEntity(),
+    });
+    this.relation = new Combobox({
+      id: "relation",
+      label: "Relation",
+      placeholder: "how it is related",
+      search: (q, signal) => this.searchRelations(q, signal),
+      onChoose: () => this.entity.value && this.submit(),
+    });
+    this.reverse = null;
+    this.left = el("div", { class: "place" });
+    this.right = el("div", { class: "place" });
+    this.unknown = el("div", { class: "field unknown" });
+    this.flipper = el(
+      "button",
+      { type: "button", class: "tool flip", id: "flip", onclick: () => this.flip() },
+      icon("flip"),
+    );
+    this.form = el(
+      "form",
+      { class: "question", id: "question", onsubmit: (event) => this.onSubmit(event) },
+      el(
+        "div",
+        { class: "triple" },
+        this.left,
+        el("div", { class: "place middle" }, this.relation.node),
+        this.right,
+        el(
+          "div",
+          { class: "ask-buttons" },
+          this.flipper,
+          el("button", { class: "primary", id: "ask-button" }, "Ask"),
+        ),
+      ),
+      this.options(),
+    );
+    this.examples = el("div", { class: "examples", id: "examples" });
+    clear(byId("ask"), this.form, this.examples);
+    this.place(false);
+  }
+
+  options() {
+    const box = (id, key, label, title) => {
+      const input = el("input", {
+        type: "checkbox",
+        id,
+        role: "switch",
+        onchange: () => this.again({ [key]: input.checked }),
+      });
+      return [input, el("label", { class: "switch", title }, input, el("span", {}, label))];
+    };
+    let grounded, known;
+    [this.grounded, grounded] = box(
+      "grounded",
+      "grounded",
+      "Grounded only",
+      "Walk only edges that are facts of the graph",
+    );
+    [this.known, known] = box(
+      "known",
+      "known",
+      "With known facts",
+      "Also list answers that the graph has already",
+    );
+    this.ranking = el(
+      "select",
+      { id: "ranking", onchange: () => this.again({ ranking: this.ranking.value }) },
+      el("option", { value: "fused" }, "all evidence"),
+      el("option", { value: "paths" }, "paths alone"),
+    );
+    this.rankingBox = el("label", { class: "pick", hidden: true }, el("span", {}, "Ranked by"), this.ranking);
+    this.k = el(
+      "select",
+      { id: "k", "aria-label": "How many answers", onchange: () => this.again({ k: Number(this.k.value) }) },
+      COUNTS.map((n) => el("option", { value: n }, `${n} answers`)),
+    );
+    return el(
+      "div",
+      { class: "options", role: "group", "aria-label": "Options" },
+      known,
+      grounded,
+      this.rankingBox,
+      el("span", { class: "pick" }, this.k),
+    );
+  }
+
+  /** What the model is like: its examples, and whether it is fused. */
+  describe(card) {
+    this.rankingBox.hidden = !card.fused;
+    const chips = (card.examples ?? [])
+      .slice(0, 6)
+      .map((one) => el("button", { type: "button", class: "chip", onclick: () => this.pose(one) }, words(one)));
+    clear(this.examples, chips.length ? [el("span", { class: "quiet" }, "Try"), ...chips] : []);
+  }
+
+  pose({ head, relation, tail }) {
+    const asksHead = !head;
+    go(question(asksHead ? "" : head, relation, asksHead ? tail : ""));
+  }
+
+  /** The fields say what the address says; what is being typed stays while the question is the same. */
+  show(view) {
+    if (changed(["model", "head", "relation", "tail", "reverse"], view, this.shown ?? {})) {
+      this.place(view.reverse);
+      this.entity.value = view.reverse ? view.tail : view.head;
+      this.relation.value = view.relation;
+    }
+    this.shown = view;
+    this.known.checked = view.known;
+    this.grounded.checked = view.grounded;
+    this.k.value = String(view.k);
+    this.ranking.value = view.ranking || "fused";
+  }
+
+  place(reverse) {
+    if (this.reverse === reverse) return; // a field that is moved loses the focus
+    this.reverse = reverse;
+    const asked = reverse ? "head" : "tail";
+    this.entity.label.textContent = reverse ? "Tail" : "Head";
+    this.entity.list.setAttribute("aria-label", this.entity.label.textContent);
+    clear(
+      this.unknown,
+      el("span", { class: "label" }, reverse ? "Head" : "Tail"),
+      el(
+        "span",
+        { class: "mystery" },
+        el("span", { "aria-hidden": "true" }, "?"),
+        el("span", { class: "unseen" }, "asked for"),
+      ),
+    );
+    clear(this.left, reverse ? this.unknown : this.entity.node);
+    clear(this.right, reverse ? this.entity.node : this.unknown);
+    const other = reverse ? "tail" : "head";
+    this.flipper.setAttribute("aria-label", `Flip: ask for the ${other}`);
+    this.flipper.title = `Now the ${asked} is asked for. Flip: ask for the ${other} (f)`;
+  }
+
+  flip() {
+    const hadFocus = document.activeElement === this.entity.input;
+    this.place(!this.reverse);
+    announce(`Now the ${this.reverse ? "head" : "tail"} is asked for.`);
+    const was = current();
+    const asked = was.relation && (was.head || was.tail) && this.entity.value && this.relation.value;
+    if (asked) this.submit();
+    else if (hadFocus) this.entity.input.focus();
+  }
+
+  /** Was this asked from here, and is nothing else being typed meanwhile? Then the answers may have the focus. */
+  isDone(view) {
+    const typed = [this.entity.value, this.relation.value];
+    const asked = [view.reverse ? view.tail : view.head, view.relation];
+    const here = [this.entity.input, this.relation.input, byId("ask-button")].includes(document.activeElement);
+    return here && typed.every((value, place) => value === asked[place]);
+  }
+
+  focus() {
+    this.entity.input.focus();
+    this.form.scrollIntoView({ block: "nearest" });
+  }
+
+  async searchEntities(q, signal) {
+    const { matches } = await api.entities(current().model, q, signal);
+    return matches.map((one) => ({ name: one.name, note: plural(one.degree, "edge") }));
+  }
+
+  async searchRelations(q, signal) {
+    const end = this.entity.value;
+    const query = { q, limit: 50, [this.reverse ? "tail" : "head"]: end };
+    const found = await api.relations(current().model, query, signal).catch((error) => {
+      if (error.code !== "unknown_name") throw error;
+      return api.relations(current().model, { q, limit: 50 }, signal); // the name is not finished yet
+    });
+    const some = found.matches.some((one) => one.fits) && end;
+    return found.matches.map((one) => ({
+      name: one.name,
+      note: count(one.facts),
+      group: some ? (one.fits ? `Fits ${end}` : "Others") : null,
+    }));
+  }
+
+  onEntity() {
+    if (this.relation.value) this.submit();
+    else (this.relation.input.focus(), this.relation.look(true));
+  }
+
+  onSubmit(event) {
+    event.preventDefault();
+    this.submit();
+  }
+
+  submit() {
+    const [end, relation] = [this.entity.value, this.relation.value];
+    const missing = !end ? this.entity : !relation ? this.relation : null;
+    if (missing) {
+      missing.input.focus();
+      announce(missing === this.entity ? "Name an entity first." : "Name a relation first.");
+      return missing.look(true);
+    }
+    this.entity.close();
+    this.relation.close();
+    go(this.reverse ? question("", relation, end) : question(end, relation, ""));
+    return undefined;
+  }
+
+  /** The same question, otherwise: at once if one was asked. */
+  again(change) {
+    go({ ...change, answer: "", path: 0 }, { replace: !current().relation });
+  }
+}
+
+const words = ({ head, relation, tail }) => (head ? `${head} · ${relation} · ?` : `? · ${relation} · ${tail}`);

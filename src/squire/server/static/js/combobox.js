@@ -1,0 +1,192 @@
+// A text field with completion: the ARIA combobox pattern. Knows nothing of graphs.
+
+import { clear, el } from "./dom.js";
+import { wasCancelled } from "./api.js";
+
+const PAUSE = 90; // ms after the last letter: fewer requests, no felt delay
+
+export class Combobox {
+  /**
+   * search(text, signal) -> [{name, note, group}], best first; onChoose(name) when one is taken.
+   * Typing on after a choice is fine: the value is whatever the field says.
+   */
+  constructor({ id, placeholder, search, onChoose, label }) {
+    this.search = search;
+    this.onChoose = onChoose;
+    this.options = [];
+    this.active = -1;
+    this.wantsFirst = false; // Enter was pressed before the completions came
+    this.label = el("label", { for: id }, label);
+    this.input = el("input", {
+      id,
+      type: "text",
+      role: "combobox",
+      placeholder,
+      "aria-autocomplete": "list",
+      "aria-expanded": "false",
+      "aria-controls": `${id}-list`,
+      autocomplete: "off",
+      autocapitalize: "off",
+      spellcheck: "false",
+      oninput: () => this.look(),
+      onkeydown: (event) => this.onKey(event),
+      onfocus: () => this.input.select(),
+      onclick: () => this.isOpen || this.look(true),
+      onblur: () => this.close(),
+    });
+    this.list = el("ul", {
+      id: `${id}-list`,
+      role: "listbox",
+      "aria-label": label,
+      class: "completions",
+      hidden: true,
+    });
+    this.list.addEventListener("pointerdown", (event) => event.preventDefault()); // the field keeps the focus
+    this.list.addEventListener("click", (event) => {
+      const option = event.target.closest("[role=option]");
+      if (option) this.choose(Number(option.dataset.place));
+    });
+    this.node = el("div", { class: "field combobox" }, this.label, this.input, this.list);
+  }
+
+  get value() {
+    return this.input.value.trim();
+  }
+
+  set value(text) {
+    this.input.value = text;
+    this.input.title = text; // a long name can be read whole
+  }
+
+  get isOpen() {
+    return !this.list.hidden;
+  }
+
+  /** Completions for what is typed; `all`: as if nothing were typed, for who only looks. */
+  look(all = false) {
+    this.cancel();
+    this.wantsFirst = false;
+    this.waiting = new AbortController();
+    const { signal } = this.waiting;
+    this.timer = setTimeout(
+      async () => {
+        try {
+          const found = await this.search(all ? "" : this.value, signal);
+          if (!signal.aborted && document.activeElement === this.input)
+            this.show(found, !all && this.value !== "");
+        } catch (error) {
+          if (!wasCancelled(error)) this.close(); // without completions one can still type
+        } finally {
+          if (this.waiting?.signal === signal) this.waiting = null;
+        }
+      },
+      all ? 0 : PAUSE,
+    );
+  }
+
+  show(found, pickFirst) {
+    this.options = found;
+    const typed = this.value;
+    let group = null;
+    const rows = found.flatMap((one, place) => {
+      const heading =
+        one.group && one.group !== group ? [el("li", { role: "presentation", class: "group" }, one.group)] : [];
+      group = one.group;
+      return [
+        ...heading,
+        el(
+          "li",
+          {
+            role: "option",
+            id: `${this.list.id}-${place}`,
+            "data-place": place,
+            "aria-selected": "false",
+            title: one.name,
+          },
+          el("span", { class: "name" }, marked(one.name, typed)),
+          one.note ? el("span", { class: "note" }, one.note) : null,
+        ),
+      ];
+    });
+    if (!found.length) rows.push(el("li", { role: "presentation", class: "group" }, "No name like this"));
+    clear(this.list, rows);
+    this.list.hidden = false;
+    this.input.setAttribute("aria-expanded", "true");
+    const same = found.findIndex((one) => one.name.toLowerCase() === typed.toLowerCase());
+    this.move(pickFirst && found.length ? Math.max(same, 0) : -1);
+    if (this.wantsFirst && this.active >= 0) this.choose(this.active);
+  }
+
+  move(place) {
+    this.options[this.active] && this.item(this.active)?.setAttribute("aria-selected", "false");
+    this.active = place;
+    const item = place >= 0 ? this.item(place) : null;
+    item?.setAttribute("aria-selected", "true");
+    item?.scrollIntoView({ block: "nearest" });
+    if (item) this.input.setAttribute("aria-activedescendant", item.id);
+    else this.input.removeAttribute("aria-activedescendant");
+  }
+
+  item(place) {
+    return this.list.querySelector(`[data-place="${place}"]`);
+  }
+
+  choose(place) {
+    const { name } = this.options[place];
+    this.value = name;
+    this.close();
+    this.onChoose(name);
+  }
+
+  cancel() {
+    clearTimeout(this.timer);
+    this.waiting?.abort();
+    this.waiting = null;
+  }
+
+  close() {
+    this.cancel();
+    this.wantsFirst = false;
+    this.list.hidden = true;
+    this.input.setAttribute("aria-expanded", "false");
+    this.move(-1);
+    this.options = [];
+  }
+
+  onKey(event) {
+    if (event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
+    const last = this.options.length - 1;
+    const steps = {
+      ArrowDown: () =>
+        this.isOpen
+          ? last >= 0 && this.move(this.active < last ? this.active + 1 : 0)
+          : this.look(this.value === ""),
+      ArrowUp: () =>
+        this.isOpen
+          ? last >= 0 && this.move(this.active > 0 ? this.active - 1 : last)
+          : this.look(this.value === ""),
+      Escape: () => (this.isOpen ? this.close() : (this.value = "")),
+      Enter: () => (this.isOpen && this.active >= 0 ? this.choose(this.active) : this.enterEarly()),
+    };
+    const step = steps[event.key];
+    if (step && step() !== PASS) event.preventDefault();
+  }
+
+  /** Completions are on their way: the first is taken when they come. Else Enter is the form's. */
+  enterEarly() {
+    if (!this.waiting || this.value === "") return PASS;
+    this.wantsFirst = true;
+    return true;
+  }
+}
+
+const PASS = Symbol("not for the field");
+
+/** The name, with what was typed marked. */
+function marked(name, typed) {
+  const [lower, wanted] = [name.toLowerCase(), typed.toLowerCase()];
+  const same = lower.length === name.length; // some letters become two
+  const at = typed && same ? lower.indexOf(wanted) : -1;
+  if (at < 0) return [name];
+  return [name.slice(0, at), el("mark", {}, name.slice(at, at + typed.length)), name.slice(at + typed.length)];
+}

@@ -1,0 +1,68 @@
+// Elements from words. Everything that comes from a graph goes through text nodes, so no name can become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** `el("button", {class: "chip", onclick: ask}, "Austria")`; false and null attributes are left out. */
+export function el(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/** A drawn sign that is not read aloud. */
+export function icon(name) {
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" },
+    svg("path", { d: ICONS[name] }),
+  );
+}
+
+const ICONS = {
+  flip: "M4 7h11m0 0-3-3m3 3-3 3M16 13H5m0 0 3-3m-3 3 3 3",
+  search: "M9 3.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11Zm4 9.5 3.8 3.8",
+  close: "M5 5l10 10M15 5 5 15",
+  link: "M8.5 11.5a3 3 0 0 0 4.2 0l2.6-2.6a3 3 0 0 0-4.2-4.2l-.9.9m1.3 2.9a3 3 0 0 0-4.2 0l-2.6 2.6a3 3 0 0 0 4.2 4.2l.9-.9",
+  save: "M10 3.5v8.5m0 0-3.5-3.5M10 12l3.5-3.5M4 15.5h12",
+  right: "M4 10h12m0 0-4-4m4 4-4 4",
+  left: "M16 10H4m0 0 4-4m-4 4 4 4",
+  back: "M12.5 4.5 7 10l5.5 5.5",
+};
+
+export function clear(node, ...children) {
+  node.replaceChildren(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+  );
+  return node;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/** Does this key press belong to a field that is being typed into? */
+export function isTyping(event) {
+  const where = event.target;
+  return (
+    where instanceof HTMLElement &&
+    (where.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") || where.isContentEditable)
+  );
+}
+
+/** Says something to those who listen to the page. */
+export function announce(words) {
+  const region = byId("announcer");
+  const again = region.textContent === words; // the same words again are news again
+  region.textContent = again ? `${words}\u00a0` : words;
+}

@@ -1,0 +1,32 @@
+// Numbers as a person reads them. What is small is not called nothing, what is near 1 not certain.
+
+const grouped = new Intl.NumberFormat("en");
+
+export const count = (value) => grouped.format(value);
+
+export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
+/** `0.82`, `<0.01` */
+export function rounded(value, digits = 2) {
+  const least = 10 ** -digits;
+  return value >= least / 2 || value === 0 ? value.toFixed(digits) : `<${least.toFixed(digits)}`;
+}
+
+/** `82 %`, `<1 %`, `>99 %` */
+export function percent(share) {
+  if (share > 0 && share < 0.005) return "<1\u202f%";
+  if (share < 1 && share > 0.995) return ">99\u202f%";
+  return `${Math.round(100 * share)}\u202f%`;
+}
+
+/** `+0.8`, `−1.2` */
+export const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+
+/** Metrics without the zero that says nothing: `.720` */
+export const metric = (value) => (value >= 1 ? value.toFixed(3) : value.toFixed(3).slice(1));
+
+export const GRADES = {
+  grounded: "Every step of the path is a fact of the graph.",
+  completed: "Some steps are facts, others the model has inferred.",
+  asserted: "Nothing but the model’s own claim: the asked edge itself, without a reason.",
+};

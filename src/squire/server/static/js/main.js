@@ -1,0 +1,224 @@
+// Wires the parts together: the address says what is looked at, each part shows its share of it.
+
+import { Around } from "./around.js";
+import { AnswerList, legendRows } from "./answers.js";
+import * as api from "./api.js";
+import { Ask } from "./ask.js";
+import { announce, byId, clear, el } from "./dom.js";
+import { EvidencePanel } from "./evidence.js";
+import { plural } from "./format.js";
+import { copyLink, saveAnswers } from "./export.js";
+import { Judge } from "./judge.js";
+import { onKeys } from "./keys.js";
+import { showQuality } from "./quality.js";
+import { Seek } from "./seek.js";
+import { QUESTION, changed, current, go, subscribe } from "./state.js";
+import { trouble } from "./trouble.js";
+import { themeSwitch } from "./theme-switch.js";
+
+class Page {
+  constructor() {
+    this.ask = new Ask();
+    this.seek = new Seek((found) => this.showSought(found));
+    this.list = new AnswerList({
+      onChoose: (entity, byHand) => this.choose(entity, byHand),
+      onEnter: () => this.toEvidence(),
+      tail: this.seek.node,
+    });
+    this.evidence = new EvidencePanel({ saveAnswers: () => this.found && saveAnswers(this.found) });
+    this.around = new Around();
+    this.judge = new Judge(byId("judge-view"));
+    this.cards = new Map();
+    clear(byId("help-grades"), legendRows());
+    byId("help").addEventListener("click", () => byId("help-dialog").showModal());
+    byId("model").addEventListener("change", (event) => go({ model: event.target.value, ...BLANK }));
+    byId("skip").addEventListener("click", (event) => (event.preventDefault(), byId("main").focus()));
+    for (const link of [byId("brand"), ...document.querySelectorAll("[data-view]")]) {
+      link.addEventListener("click", (event) => this.onView(event, link.dataset.view));
+    }
+    themeSwitch(byId("theme"));
+    onKeys({
+      "/": () => (go({ view: "ask", around: "" }), this.ask.focus()),
+      "?": () => byId("help-dialog").open || byId("help-dialog").showModal(),
+      f: () => current().view === "ask" && this.ask.flip(),
+      j: () => this.list.step(1),
+      k: () => this.list.step(-1),
+      p: () => this.evidence.nextPath(),
+      c: () => copyLink(),
+    });
+  }
+
+  async start() {
+    try {
+      this.models = await api.models();
+    } catch (error) {
+      return trouble(byId("trouble"), error);
+    }
+    const picker = byId("model");
+    clear(
+      picker,
+      this.models.map((one) => el("option", { value: one.name }, one.name)),
+    );
+    picker.hidden = this.models.length < 2;
+    byId("model-name").hidden = this.models.length > 1;
+    subscribe((now) => this.render(now));
+    return this.render(current());
+  }
+
+  onView(event, view) {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a new tab, as any link
+    event.preventDefault();
+    go(view ? { view, around: "" } : { view: "ask", ...BLANK, model: this.card?.name ?? "" });
+  }
+
+  async render(now) {
+    if (!now.model) return go({ model: this.usual() }, { replace: true });
+    for (const view of ["ask", "quality", "judge"]) {
+      byId(`${view}-view`).hidden = now.view !== view;
+      const link = document.querySelector(`[data-view=${view}]`);
+      if (now.view === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    const card = await this.load(now.model);
+    if (current() !== now) return undefined; // something else is looked at meanwhile
+    if (card !== this.card) this.describe(card);
+    this.title(now);
+    if (card) await this.showView(now, card);
+    return this.around.show(current());
+  }
+
+  async showView(now, card) {
+    const entered = now.view !== this.entered;
+    this.entered = now.view;
+    if (now.view === "quality") showQuality(byId("quality-view"), card);
+    if (now.view === "judge" && (entered || this.judge.model !== now.model)) this.judge.open(now.model);
+    if (now.view !== "ask") return;
+    this.ask.show(now);
+    if (changed(QUESTION, now, this.shown ?? {})) await this.answer(now);
+    else this.showChosen(now);
+  }
+
+  usual() {
+    return (this.models.find((one) => one.default) ?? this.models[0])?.name ?? "none";
+  }
+
+  /** A model's card, asked for once; null if there is none, which is said. */
+  async load(model) {
+    if (!this.cards.has(model)) this.cards.set(model, api.card(model));
+    try {
+      return await this.cards.get(model);
+    } catch (error) {
+      this.cards.delete(model);
+      byId("found").hidden = true;
+      byId("ask-view").hidden = false; // where trouble is told
+      trouble(byId("trouble"), error);
+      return null;
+    }
+  }
+
+  describe(card) {
+    this.card = card;
+    this.shown = null;
+    if (!card) return;
+    clear(byId("trouble"));
+    byId("model").value = card.name;
+    byId("model-name").textContent = card.name;
+    const size = [plural(card.entities, "entity", "entities"), plural(card.facts, "fact")];
+    byId("model-facts").textContent = size.join(" · ");
+    this.ask.describe(card);
+  }
+
+  title({ view, head, relation, tail, reverse }) {
+    const question = relation ? `${reverse ? "?" : head} · ${relation} · ${reverse ? tail : "?"}` : "";
+    document.title = [view === "ask" ? question : { quality: "Quality", judge: "Judge paths" }[view], "SQUIRE"]
+      .filter(Boolean)
+      .join(" – ");
+  }
+
+  async answer(view) {
+    this.waiting?.abort();
+    this.shown = view;
+    this.found = null;
+    clear(byId("trouble"));
+    const asked = view.relation && (view.head || view.tail);
+    byId("found").hidden = !asked;
+    byId("ask-view").classList.toggle("empty", !asked);
+    if (!asked) return;
+    this.waiting = new AbortController();
+    const { signal } = this.waiting;
+    const began = performance.now();
+    this.busy(true);
+    this.seek.reset();
+    this.list.wait();
+    this.evidence.wait();
+    try {
+      const found = await api.answer(view.model, this.body(view), signal);
+      if (signal.aborted) return;
+      this.found = found;
+      this.list.show(found, (performance.now() - began) / 1000);
+      announce(
+        found.answers.length
+          ? `${plural(found.answers.length, "answer")}; first: ${found.answers[0].entity}`
+          : "No answer.",
+      );
+      this.showChosen(current());
+      if (this.ask.isDone(view)) this.list.focus();
+    } catch (error) {
+      if (api.wasCancelled(error)) return;
+      byId("found").hidden = true;
+      this.shown = null; // the same question may be asked again
+      trouble(byId("trouble"), error, (name) => this.instead(name, view, /^unknown relation/.test(error.message)));
+    } finally {
+      if (!signal.aborted) this.busy(false);
+    }
+  }
+
+  body({ head, relation, tail, reverse, k, known, grounded, ranking }) {
+    const ends = reverse ? { head: null, tail } : { head, tail: null };
+    return { ...ends, relation, k, known, grounded, ranking: this.card.fused ? ranking || null : null };
+  }
+
+  /** A name that the graph has, in place of the one it has not. */
+  instead(name, view, isRelation) {
+    if (isRelation)
+      return go({ ...BLANK, head: view.head, tail: view.tail, reverse: view.reverse, relation: name });
+    return go({
+      ...BLANK,
+      relation: view.relation,
+      reverse: view.reverse,
+      ...(view.reverse ? { tail: name } : { head: name }),
+    });
+  }
+
+  busy(is) {
+    byId("progress").hidden = !is;
+    byId("found").setAttribute("aria-busy", String(is));
+  }
+
+  showChosen(view) {
+    if (!this.found) return;
+    const chosen = this.list.select(view.answer);
+    this.evidence.show(this.found, chosen, view);
+  }
+
+  showSought({ answer }) {
+    if (this.found.answers.some((one) => one.entity === answer.entity)) return this.choose(answer.entity);
+    return this.evidence.show(this.found, answer, { ...current(), path: 0 });
+  }
+
+  choose(entity, byHand = false) {
+    go({ answer: entity, path: 0 }, { replace: true });
+    const narrow = matchMedia("(max-width: 60rem)").matches;
+    if (byHand && narrow) this.toEvidence();
+  }
+
+  toEvidence() {
+    const panel = byId("evidence");
+    panel.focus({ preventScroll: true });
+    panel.scrollIntoView({ block: "start" });
+  }
+}
+
+const BLANK = { head: "", relation: "", tail: "", reverse: false, answer: "", path: 0, around: "" };
+
+new Page().start();

@@ -1,0 +1,246 @@
+// How good the model is, beside the rules and the simplest guess: so that nobody trusts it more than it deserves.
+
+import { gradeBadge } from "./answers.js";
+import { clear, el } from "./dom.js";
+import { GRADES, count, metric, percent, plural } from "./format.js";
+import { reliabilityCurve } from "./reliability.js";
+
+const METRICS = [
+  ["mrr", "MRR"],
+  ["hits1", "Hits@1"],
+  ["hits3", "Hits@3"],
+  ["hits10", "Hits@10"],
+];
+const ROWS = {
+  paths: "This model, by its paths",
+  fused: "This model, all evidence",
+  "rules+frequency": "Rules and frequency",
+  rules: "Rules alone",
+  frequency: "The most frequent answer",
+};
+
+export function showQuality(place, card) {
+  const results = card.quality ?? [];
+  clear(
+    place,
+    el(
+      "div",
+      { class: "page-column" },
+      el("h1", {}, `How good is ${card.name}?`),
+      el(
+        "p",
+        { class: "lead" },
+        "Facts were hidden from the model, then asked for. The last row does no reasoning at all: it always " +
+          "names the most frequent answer. What the model adds is the distance to it.",
+      ),
+      results.length ? results.map(result) : nothing(card),
+      about(card),
+    ),
+  );
+}
+
+function nothing(card) {
+  return el(
+    "div",
+    { class: "card" },
+    el("h2", {}, "Not measured yet"),
+    el(
+      "p",
+      {},
+      "Nobody has evaluated this model, so do not rely on its ranking. To do: ",
+      el("code", {}, `squire evaluate ${card.name}`),
+      " with the run’s folder, then reload.",
+    ),
+  );
+}
+
+/** `world|split:test|method:paths|…` -> {dataset, split, method, …} */
+export function readSignature(signature) {
+  const [dataset, ...parts] = signature.split("|");
+  return {
+    dataset,
+    ...Object.fromEntries(
+      parts.map((part) => [part.slice(0, part.indexOf(":")), part.slice(part.indexOf(":") + 1)]),
+    ),
+  };
+}
+
+function result(one) {
+  const signatures = one.rows.map((row) => readSignature(row.signature));
+  const first = signatures[0];
+  const asked = first.side === "both" ? "heads and tails" : "tails";
+  return el(
+    "section",
+    { class: "card" },
+    el("h2", {}, `${first.dataset}, ${first.split} questions`),
+    el(
+      "p",
+      { class: "quiet" },
+      `${count(one.rows[0].queries)} questions for ${asked}; other right answers filtered, ties ranked ` +
+        `${first.ties ?? "realistic"}. Below each figure: its 95 % interval.`,
+    ),
+    el(
+      "div",
+      { class: "table-scroll" },
+      el(
+        "table",
+        { class: "figures" },
+        el("caption", { class: "unseen" }, "Quality beside the rules and the most frequent answer"),
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("td", {}),
+            METRICS.map(([, name]) => el("th", { scope: "col" }, name)),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          one.rows.map((row, place) => tableRow(row, signatures[place])),
+        ),
+      ),
+    ),
+    el(
+      "p",
+      { class: "quiet" },
+      "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 would " +
+        "be perfect. Clearly: the intervals do not overlap.",
+    ),
+    verdict(one.rows, signatures),
+    evidence(one.evidence),
+    reliability(one.reliability),
+    el(
+      "details",
+      { open: true },
+      el("summary", {}, "Signatures"),
+      el(
+        "ul",
+        { class: "signatures" },
+        one.rows.map((row) => el("li", {}, el("code", {}, row.signature))),
+      ),
+    ),
+  );
+}
+
+/** The table in a sentence. Where the intervals overlap, a difference may be chance. */
+function verdict(rows, signatures) {
+  const ours = rows[signatures.findIndex(isOurs)];
+  if (!ours?.intervals?.mrr) return null;
+  const words = rows.flatMap((row, place) => {
+    if (isOurs(signatures[place]) || !row.intervals?.mrr) return [];
+    const [low, high] = ours.intervals.mrr;
+    const how =
+      low > row.intervals.mrr[1]
+        ? "clearly better than"
+        : high < row.intervals.mrr[0]
+          ? "clearly worse than"
+          : "not clearly different from";
+    return [`${how} ${(ROWS[signatures[place].method] ?? signatures[place].method).toLowerCase()}`];
+  });
+  return words.length
+    ? el("p", { class: "verdict-line" }, `By MRR this model is ${words.join("; it is ")}.`)
+    : null;
+}
+
+const isOurs = (signature) => ["paths", "fused"].includes(signature.method);
+
+function tableRow(row, signature) {
+  const cell = ([key]) => {
+    const fill = el("span", { class: "fill" });
+    fill.style.width = `${100 * row[key]}%`;
+    const interval = row.intervals?.[key];
+    return el(
+      "td",
+      {},
+      el("span", { class: "figure" }, metric(row[key])),
+      interval ? el("span", { class: "interval" }, `${metric(interval[0])} – ${metric(interval[1])}`) : null,
+      el("span", { class: "bar", "aria-hidden": "true" }, fill),
+    );
+  };
+  return el(
+    "tr",
+    { class: isOurs(signature) ? "ours" : "" },
+    el("th", { scope: "row", title: row.signature }, ROWS[signature.method] ?? signature.method),
+    METRICS.map(cell),
+  );
+}
+
+function evidence(shares) {
+  const found = Object.entries(shares ?? {});
+  if (!found.length) return null;
+  const part = ([grade, share]) => {
+    const node = el("span", { class: grade });
+    node.style.flexGrow = String(share);
+    return node;
+  };
+  return el(
+    "div",
+    { class: "shares" },
+    el("h3", {}, "What the first ten answers rest on"),
+    el("div", { class: "stack-bar", "aria-hidden": "true" }, found.filter(([, share]) => share > 0).map(part)),
+    el(
+      "dl",
+      { class: "legend" },
+      found.map(([grade, share]) =>
+        el(
+          "div",
+          {},
+          el("dt", {}, gradeBadge(grade)),
+          el("dd", {}, el("b", {}, percent(share)), ` ${GRADES[grade] ?? ""}`),
+        ),
+      ),
+    ),
+  );
+}
+
+function reliability(curves) {
+  const found = Object.entries(curves ?? {}).filter(([, curve]) => curve?.confidence?.length);
+  if (!found.length) return null;
+  return el(
+    "div",
+    {},
+    el("h3", {}, "Can its confidence be believed?"),
+    el(
+      "p",
+      { class: "quiet" },
+      "On the diagonal, of the answers given with 60 % confidence 60 % are true. Below it the model is too " +
+        "sure, above it too modest.",
+    ),
+    el(
+      "div",
+      { class: "curves" },
+      found.map(([name, curve]) => reliabilityCurve(name, curve)),
+    ),
+  );
+}
+
+function about(card) {
+  const rows = [
+    ["Graph", card.graph],
+    ["Entities", count(card.entities)],
+    ["Relations", count(card.relations)],
+    ["Known facts", count(card.facts)],
+    ["Trained for", plural(card.step ?? 0, "step")],
+    [
+      "Ranking",
+      card.fused ? "all evidence, with calibrated confidence" : "the model’s paths; scores are not probabilities",
+    ],
+    ["Squire", card.version],
+  ];
+  return el(
+    "section",
+    { class: "card" },
+    el("h2", {}, "About this model"),
+    card.description ? el("p", {}, card.description) : null,
+    el(
+      "dl",
+      { class: "facts" },
+      rows
+        .filter(([, value]) => value)
+        .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    ),
+  );
+}

@@ -1,0 +1,65 @@
+// "Where does this one stand?": a fact in question, whether it is on the list or not.
+
+import * as api from "./api.js";
+import { Combobox } from "./combobox.js";
+import { clear, el } from "./dom.js";
+import { count, plural } from "./format.js";
+import { current } from "./state.js";
+
+export class Seek {
+  /** onFound(explanation) when an entity that is looked for has evidence. */
+  constructor(onFound) {
+    this.onFound = onFound;
+    this.box = new Combobox({
+      id: "seek",
+      label: "Where does another one stand?",
+      placeholder: "name an entity",
+      search: async (q, signal) =>
+        (await api.entities(current().model, q, signal)).matches.map((one) => ({
+          name: one.name,
+          note: plural(one.degree, "edge"),
+        })),
+      onChoose: (name) => this.look(name),
+    });
+    this.said = el("p", { class: "quiet", role: "status" });
+    this.node = el(
+      "form",
+      {
+        class: "seek",
+        onsubmit: (event) => {
+          event.preventDefault();
+          if (this.box.value) this.look(this.box.value);
+        },
+      },
+      this.box.node,
+      this.said,
+    );
+  }
+
+  reset() {
+    this.waiting?.abort();
+    this.box.value = "";
+    clear(this.said);
+  }
+
+  async look(name) {
+    this.waiting?.abort();
+    this.waiting = new AbortController();
+    const { model, head, relation, tail, reverse } = current();
+    const fact = reverse ? { head: name, relation, tail } : { head, relation, tail: name };
+    this.said.textContent = "Looking …";
+    try {
+      const found = await api.explain(model, fact, this.waiting.signal);
+      this.said.textContent = inWords(name, found);
+      if (found.answer) this.onFound(found);
+    } catch (error) {
+      if (!api.wasCancelled(error)) this.said.textContent = error.message;
+    }
+  }
+}
+
+function inWords(name, { rank, known, answer }) {
+  const fact = known ? " The graph has this fact already." : "";
+  if (!answer) return `No path that was found leads to ${name}.${fact}`;
+  return `${name} is at rank ${rank === null ? "–" : count(rank)}.${fact}`;
+}

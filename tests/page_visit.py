@@ -1,0 +1,147 @@
+"""A person at the page: a real `squire serve`, a Chromium, a watch on what must never happen. Test code only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from small_run import small_run
+from typer.testing import CliRunner
+
+from squire.cli import app
+from squire.files import evaluation_file
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MISSING = "no Chromium, so the page is NOT tested. To do: install one, e.g. 'apt install chromium'."
+LOOPBACK = "127.0.0.1"
+PATIENCE = 30_000  # ms for something to appear: machines may be busy
+expect.set_options(timeout=PATIENCE)
+
+
+def installed_browser() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def a_judged_run(folder: Path) -> Path:
+    """A small run of one's own, evaluated, with paths drawn for judging."""
+    run = folder / "family"
+    shutil.copytree(small_run(), run)
+    command = CliRunner()
+    found = command.invoke(app, ["evaluate", str(run), "--json"])
+    assert found.exit_code == 0, found.output
+    file = evaluation_file(run, "paths", "test", sampled=False)
+    if not file.exists():
+        file.write_text(json.dumps(json.loads(found.stdout)), encoding="utf-8")
+    drawn = command.invoke(app, ["study", "annotate", str(run), "-n", "2", "--annotator", "cli"], input="q\n")
+    assert drawn.exit_code == 0, drawn.output
+    return run
+
+
+@contextmanager
+def serving(*arguments: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The address of `squire serve` with these arguments."""
+    command = [sys.executable, "-m", "squire", "serve", *arguments, "--port", "0"]
+    with TemporaryFile("w+", encoding="utf-8") as log:  # a pipe that nobody reads would fill up
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(env or {})}
+        )
+        assert process.stdout is not None
+        try:
+            found = re.search(r"http://\S+", process.stdout.readline())
+            if not found:
+                process.wait()
+                log.seek(0)
+                raise AssertionError(log.read())
+            yield found.group().rstrip("/")
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+@dataclass
+class Visit:
+    """A page that is looked at, and everything that should not have happened on it."""
+
+    page: Page
+    address: str
+    may_fail: set[int] = field(default_factory=set)  # statuses that a test provokes
+    troubles: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self._on_request(request.url))
+
+    def _on_console(self, message: Any) -> None:
+        status = re.search(r"status of (\d+)", message.text)
+        if message.type in ("error", "warning") and not (status and int(status.group(1)) in self.may_fail):
+            self.troubles.append(f"{message.type}: {message.text}")
+
+    def _on_request(self, url: str) -> None:
+        if urlsplit(url).scheme != "blob" and urlsplit(url).hostname != LOOPBACK:
+            self.troubles.append(f"left this machine: {url}")
+
+    def open(self, place: str = "") -> None:
+        """`#/ask?head=cleo&relation=grandparent`, and wait until it is there."""
+        self.page.goto(f"{self.address}/{place}")
+        self.settle()
+
+    def settle(self) -> None:
+        expect(self.page.locator("#model-facts")).not_to_be_empty()
+        expect(self.page.locator("#progress")).to_be_hidden()
+
+    def ask(self, entity: str, relation: str) -> None:
+        """By typing whole names."""
+        self.page.locator("#entity").fill(entity)
+        self.page.locator("#relation").fill(relation)
+        self.page.locator("#ask-button").click()
+        self.settle()
+
+    @property
+    def answers(self) -> Locator:
+        return self.page.locator("#answer-list [role=option]")
+
+    @property
+    def chosen(self) -> Locator:
+        return self.page.locator("#answer-list [aria-selected=true] .name")
+
+    def names(self) -> list[str]:
+        return self.page.locator("#answer-list .name").all_inner_texts()
+
+    def is_wider_than_the_screen(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+
+
+@contextmanager
+def visiting(browser: Browser, address: str, **how: Any) -> Iterator[Visit]:
+    """A visit in a browser profile of its own; nothing bad may have happened at its end."""
+    context: BrowserContext = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+    context.set_default_timeout(PATIENCE)
+    visit = Visit(context.new_page(), address)
+    try:
+        yield visit
+        assert visit.troubles == []
+    finally:
+        context.close()
+
+
+def asked(address: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """What the service says to anyone."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{address}/api/{path}", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)

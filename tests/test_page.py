@@ -1,0 +1,343 @@
+"""The page as a person uses it: type, choose, read, click on, come back, take along."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import pytest
+from page_visit import Visit, asked, visiting
+from playwright.sync_api import Browser, Locator, Request, Route, expect
+from small_run import HOSTILE
+
+QUESTION = "#/ask?model=family&head=cleo&relation=grandparent"
+ANSWER = {"head": "cleo", "relation": "grandparent", "tail": None, "k": 10}
+
+
+# ------------------------------------------------------------------------------------------------ asking
+
+
+def test_type_choose_from_completion_and_read_the_path(visit: Visit) -> None:
+    page = visit.page
+    visit.open()
+    page.locator("#entity").press_sequentially("cle")
+    options = page.locator("#entity-list [role=option]")
+    expect(options.first).to_contain_text("cleo")
+    options.first.click()
+    expect(page.locator("#relation")).to_be_focused()  # what comes next
+    expect(page.locator("#relation-list .group").first).to_have_text("Fits cleo")
+    page.locator("#relation-list [role=option]", has_text="grandparent").click()
+    visit.settle()
+
+    found = asked(visit.address, "models/family/answer", ANSWER)
+    assert visit.names() == [one["entity"] for one in found["answers"]]
+    expect(visit.chosen).to_have_text("cleo 2")
+    expect(page.locator("#evidence h2")).to_have_text("cleograndparentcleo 2")
+    best = found["answers"][0]["evidence"]
+    steps = page.locator(".step")
+    expect(steps).to_have_count(len(best["edges"]))
+    for place, edge in enumerate(best["edges"]):
+        said = steps.nth(place).inner_text()
+        assert all(edge[part] in said for part in ("head", "relation", "tail"))
+        assert ("inferred" in said) != edge["known"]
+    rule = best["rule"]
+    expect(page.locator(".rule")).to_contain_text(f"{rule['support']} facts of the graph follow")
+
+
+def test_the_drawing_has_every_path_with_shared_nodes_once(visit: Visit) -> None:
+    answers = asked(visit.address, "models/family/answer", ANSWER)["answers"]
+    best = next(one for one in answers if one["further"] and one["evidence"]["grade"] == "completed")
+    visit.open(f"{QUESTION}&answer={quote(best['entity'])}")
+    edges = [edge for path in [best["evidence"], *best["further"]] for edge in path["edges"]]
+    names = {edge[end] for edge in edges for end in ("head", "tail")}
+    drawn = visit.page.locator("#drawing .node title").all_text_contents()
+    assert sorted(drawn) == sorted(names)
+    facts = {(edge["head"], edge["relation"], edge["tail"], edge["known"]) for edge in edges}
+    assert visit.page.locator("#drawing .edge.known").count() == sum(known for *_, known in facts)
+    assert visit.page.locator("#drawing .edge.inferred").count() == sum(not known for *_, known in facts)
+    dashes = visit.page.locator("#drawing .edge.inferred .line").first
+    assert dashes.evaluate("line => getComputedStyle(line).strokeDasharray") != "none"
+    lit = visit.page.locator("#drawing .edge.lit")
+    expect(lit).to_have_count(len(best["evidence"]["edges"]))
+    visit.page.get_by_role("button", name="Path 2").click()
+    expect(lit).to_have_count(len(best["further"][0]["edges"]))
+    assert "path=2" in visit.page.url
+
+
+def test_both_directions_and_the_options(visit: Visit) -> None:
+    page = visit.page
+    visit.open()
+    page.get_by_role("button", name="Flip: ask for the head").click()
+    visit.ask("ada 2", "grandparent")
+    expect(page).to_have_url(re.compile("tail=ada\\+2"))
+    expect(page.locator("#evidence h2 .entity").last).to_have_text("ada 2")
+    assert "ada" not in visit.names()
+    page.get_by_role("switch", name="With known facts").check()
+    expect(visit.answers.filter(has_text="known fact")).to_have_count(1)
+    assert "ada" in visit.names()
+    page.get_by_role("switch", name="Grounded only").check()
+    visit.settle()
+    expect(page.locator("#answer-list .grade.completed, #answer-list .grade.asserted")).to_have_count(0)
+    page.get_by_role("combobox", name="How many answers").select_option("5")
+    visit.settle()
+    assert len(visit.names()) <= 5
+    body = {"head": None, "relation": "grandparent", "tail": "ada 2", "k": 5, "known": True, "grounded": True}
+    assert visit.names() == [
+        one["entity"] for one in asked(visit.address, "models/family/answer", body)["answers"]
+    ]
+
+
+def test_without_a_fusion_it_says_that_a_score_is_no_probability(visit: Visit) -> None:
+    visit.open(QUESTION)
+    expect(visit.page.locator(".scale")).to_contain_text("A score is not the probability")
+    label = visit.answers.first.get_attribute("aria-label") or ""
+    assert "not a probability" in label
+    expect(visit.page.locator("#ranking")).to_be_hidden()
+    expect(visit.page.locator(".answers .legend")).to_contain_text(
+        "Every step of the path is a fact of the graph."
+    )
+
+
+def test_a_fused_answer_shows_confidence_sources_and_basis(visit: Visit) -> None:
+    """No small run is fused, so a real answer is given what a fusion adds to it."""
+    sent: list[Any] = []
+
+    def fused_card(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json={**response.json(), "fused": True})
+
+    def fused_answer(route: Route) -> None:
+        sent.append(route.request.post_data_json)
+        response = route.fetch(post_data=json.dumps(ANSWER))
+        content = response.json()
+        sources = [{"name": "rules", "contribution": 1.25}, {"name": "frequency", "contribution": -0.5}]
+        for one in content["answers"]:
+            one.update(confidence=0.82 / one["rank"], sources=sources, basis="rules")
+        route.fulfill(response=response, json=content)
+
+    visit.page.route("**/api/models/family", fused_card)
+    visit.page.route("**/answer", fused_answer)
+    visit.open(QUESTION)
+    expect(visit.answers.first.locator(".value")).to_have_text("82\u202f%")
+    expect(visit.page.locator(".basis")).to_contain_text("Rests on rules.")
+    expect(visit.page.locator(".source.against dt")).to_have_text("frequency")
+    expect(visit.page.locator(".source .value").first).to_have_text("+1.25")
+    visit.page.get_by_label("Ranked by").select_option("paths")
+    visit.settle()
+    assert [one["ranking"] for one in sent] == [None, "paths"]
+
+
+def test_where_an_entity_stands_that_is_not_on_the_list(visit: Visit) -> None:
+    visit.open(QUESTION + "&k=5")
+    field = visit.page.get_by_role("combobox", name="Where does another one stand?")
+    shown = visit.names()
+    all_names = [
+        one["entity"] for one in asked(visit.address, "models/family/answer", {**ANSWER, "k": 50})["answers"]
+    ]
+    sought = next(name for name in all_names if name not in shown)
+    field.fill(sought)
+    field.press("Enter")
+    expect(visit.page.locator(".seek [role=status]")).to_contain_text(f"{sought} is at rank")
+    expect(visit.page.locator("#evidence h2 .entity").last).to_have_text(sought)
+
+
+# --------------------------------------------------------------------------------- looking around and back
+
+
+def test_click_an_entity_look_around_and_ask_onward(visit: Visit) -> None:
+    page = visit.page
+    visit.open(QUESTION)
+    page.locator("#drawing").get_by_role("button", name="cleo 1: look around").click()
+    sheet = page.get_by_role("dialog", name="cleo 1")
+    expect(sheet.get_by_role("heading", name="cleo 1")).to_be_focused()
+    expect(sheet.locator(".kinds")).to_contain_text("ex:parent")
+    sheet.locator(".kinds").get_by_role("button", name="cleo 2").first.click()
+    sheet = page.get_by_role("dialog", name="cleo 2")
+    sheet.get_by_role("navigation").get_by_role("button", name="cleo 1").click()
+    page.get_by_role("dialog", name="cleo 1").get_by_role("group", name="cleo 1 as head").get_by_role(
+        "button", name="ex:parent"
+    ).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    visit.settle()
+    expect(page.locator("#entity")).to_have_value("cleo 1")
+    expect(page.locator("#relation")).to_have_value("ex:parent")
+
+
+def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Visit, browser: Browser) -> None:
+    page = visit.page
+    first = asked(visit.address, "models/family/answer", {**ANSWER, "head": "finn"})["answers"][0]["entity"]
+    visit.open()
+    visit.ask("cleo", "grandparent")
+    visit.answers.nth(1).click()
+    second = visit.names()[1]
+    page.get_by_role("switch", name="With known facts").check()
+    visit.settle()
+    visit.answers.nth(2).click()
+    chosen = visit.names()[2]
+    with visiting(browser, visit.address) as other:
+        other.open(page.url.removeprefix(visit.address + "/"))
+        expect(other.chosen).to_have_text(chosen)
+        expect(other.page.locator("#entity")).to_have_value("cleo")
+        assert other.page.get_by_role("switch", name="With known facts").is_checked()
+        assert other.page.title().startswith("cleo · grandparent · ?")
+    visit.ask("finn", "grandparent")
+    expect(visit.chosen).to_have_text(first)
+    page.go_back()
+    expect(visit.chosen).to_have_text(chosen)
+    page.go_back()
+    expect(visit.chosen).to_have_text(second)
+    assert not page.get_by_role("switch", name="With known facts").is_checked()
+    page.go_forward()
+    page.go_forward()
+    expect(visit.chosen).to_have_text(first)
+
+
+def test_a_second_question_cancels_the_first(visit: Visit) -> None:
+    held: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    failed: list[Request] = []
+    visit.page.on("requestfailed", lambda request: failed.append(request))
+    visit.page.route("**/answer", hold_the_first)
+    first = asked(visit.address, "models/family/answer", {**ANSWER, "head": "finn"})["answers"][0]["entity"]
+    visit.page.goto(f"{visit.address}/{QUESTION}")
+    expect(visit.page.locator("#found")).to_have_attribute("aria-busy", "true")
+    visit.ask("finn", "grandparent")
+    expect(visit.chosen).to_have_text(first)
+    assert [json.loads(request.post_data or "")["head"] for request in failed] == ["cleo"]
+
+
+# ------------------------------------------------------------------------------------------ taking along
+
+
+def test_exports_are_the_answers_and_the_drawing(visit: Visit, tmp_path: Path) -> None:
+    visit.open(QUESTION)
+    files = {}
+    for button in ("Answers as JSON", "Drawing as SVG", "as PNG"):
+        with visit.page.expect_download() as download:
+            visit.page.get_by_role("button", name=button, exact=True).click()
+        name = download.value.suggested_filename
+        download.value.save_as(tmp_path / name)
+        files[name] = (tmp_path / name).read_bytes()
+    assert set(files) == {"cleo grandparent.json", "cleo grandparent cleo 2.svg", "cleo grandparent cleo 2.png"}
+    found = asked(visit.address, "models/family/answer", ANSWER)
+    assert json.loads(files["cleo grandparent.json"]) == found
+    drawing = ElementTree.fromstring(files["cleo grandparent cleo 2.svg"])
+    assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+    words = " ".join(drawing.itertext())
+    assert all(edge["relation"] in words for edge in found["answers"][0]["evidence"]["edges"])
+    lines = [part.attrib for part in drawing.iter() if part.get("class") == "line"]
+    assert all(line["stroke"].startswith("#") for line in lines)  # colours of its own, not of a style sheet
+    png = files["cleo grandparent cleo 2.png"]
+    assert png.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", png[16:24])
+    assert (width, height) == (2 * float(drawing.attrib["width"]), 2 * float(drawing.attrib["height"]))
+
+
+def test_names_are_text_whatever_they_consist_of(visit: Visit) -> None:
+    visit.open()
+    visit.page.locator("#entity").fill(HOSTILE[:7])
+    visit.page.locator("#entity-list [role=option]").first.click()
+    visit.page.locator("#relation-list [role=option]", has_text="grandparent").click()
+    visit.settle()
+    expect(visit.page.locator("#evidence h2 .entity").first).to_have_text(HOSTILE)
+    visit.page.locator("#evidence h2 .entity").first.click()
+    expect(visit.page.get_by_role("heading", name=HOSTILE, exact=True)).to_be_visible()
+    assert visit.page.locator("script:not([src])").count() == 0
+
+
+def test_an_unknown_name_offers_the_nearest(visit: Visit) -> None:
+    visit.may_fail = {404}
+    visit.open("#/ask?model=family&head=cleoo&relation=grandparent")
+    alert = visit.page.get_by_role("alert").filter(has_text="cleoo")
+    expect(alert).to_contain_text("The graph does not have this name")
+    alert.get_by_role("button", name="cleo", exact=True).click()
+    visit.settle()
+    expect(visit.chosen).to_have_text("cleo 2")
+    visit.open("#/ask?model=family&head=cleo&relation=grandparents")
+    visit.page.get_by_role("button", name="grandparent", exact=True).click()
+    visit.settle()
+    expect(visit.chosen).to_have_text("cleo 2")
+
+
+# ------------------------------------------------------------------------------- attention, quality, judging
+
+
+def test_attention_is_a_table_of_rows_that_add_up(visit: Visit) -> None:
+    page = visit.page
+    visit.open(QUESTION)
+    page.get_by_text("Where the model looked").click()
+    table = page.get_by_role("table", name="Attention of the path")
+    expect(table).to_be_visible()
+    rows = heat_rows(table)
+    assert rows
+    for row in rows:
+        assert sum(row) == pytest.approx(1, abs=0.005 * len(row) + 1e-9)
+    page.get_by_label("Attention head").select_option("2")
+    assert heat_rows(table) != rows
+    cell = table.locator("tbody td[data-at]").first
+    cell.focus()
+    expect(page.locator(".heat-said")).to_contain_text("looks at cleo (asked)")
+    cell.press("ArrowRight")
+    expect(page.locator(".heat-said")).to_contain_text("looks at grandparent (asked)")
+
+
+def heat_rows(table: Locator) -> list[list[float]]:
+    seen = "td:not(.never)"
+    return [
+        [float(cell) for cell in row.locator(seen).all_inner_texts()] for row in table.locator("tbody tr").all()
+    ]
+
+
+def test_quality_stands_beside_rules_and_the_frequency(visit: Visit) -> None:
+    visit.open(QUESTION)
+    visit.page.get_by_role("link", name="Quality").first.click()
+    table = visit.page.get_by_role("table", name="Quality beside the rules")
+    rows = asked(visit.address, "models/family")["quality"][0]["rows"]
+    shown = table.locator("tbody tr")
+    expect(shown).to_have_count(len(rows))
+    for place, row in enumerate(rows):
+        expect(shown.nth(place).locator(".figure").first).to_have_text(f"{row['mrr']:.3f}".removeprefix("0"))
+        expect(visit.page.locator(".signatures li").nth(place)).to_have_text(row["signature"])
+    expect(shown.last).to_contain_text("The most frequent answer")
+    visit.page.go_back()
+    expect(visit.chosen).to_have_text("cleo 2")
+
+
+def test_judging_by_keys_resumes_and_ends_with_a_summary(visit: Visit, page_run: Path) -> None:
+    page = visit.page
+    visit.open("#/judge")
+    page.get_by_label("Your name").fill("eve")
+    page.get_by_role("button", name="Begin").click()
+    expect(page.get_by_text("0 of 2 judged", exact=True)).to_be_visible()
+    expect(page.locator("#judge-view .grade, #judge-view .inferred")).to_have_count(0)  # nothing that could sway
+    page.keyboard.press("5")
+    expect(page.get_by_text("1 of 2 judged", exact=True)).to_be_visible()
+    page.keyboard.press("b")
+    expect(page.get_by_role("button", name="Partially")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("1")
+    expect(page.get_by_role("button", name="Partially")).to_have_attribute("aria-pressed", "false")
+    page.reload()
+    visit.settle()
+    expect(page.get_by_label("Your name")).to_have_value("eve")
+    page.get_by_role("button", name="Begin").click()
+    expect(page.get_by_text("1 of 2 judged", exact=True)).to_be_visible()
+    page.keyboard.press("0")
+    expect(page.get_by_role("heading", name="All paths are judged")).to_be_visible()
+    expect(page.get_by_role("table", name="Interpretability")).to_contain_text("50.0")
+    lines = (page_run / "annotation" / "judged by eve.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["score"] for line in lines[1:]] == [
+        0.5,
+        1,
+        0,
+    ]  # as 'squire study annotate' keeps them

@@ -1,0 +1,341 @@
+"""The page for everyone: by keyboard, by ear, in the dark, on a small screen, behind a token; and its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_visit import Visit, serving, visiting
+from playwright.sync_api import Browser, expect
+
+import squire
+
+STATIC = Path(squire.__file__).parent / "server" / "static"
+QUESTION = "#/ask?model=family&head=cleo&relation=grandparent"
+VIEWS = ["", QUESTION, f"{QUESTION}&around=cleo+1", "#/quality", "#/judge"]
+TOKEN = "open-sesame"
+NAMED = {
+    "button",
+    "link",
+    "combobox",
+    "textbox",
+    "option",
+    "switch",
+    "dialog",
+    "listbox",
+    "table",
+    "img",
+    "heading",
+}
+
+# Text and what lies behind it, as painted: the least contrast of all texts that can be seen.
+CONTRASTS = """() => {
+  const pen = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (colour) => {
+    pen.clearRect(0, 0, 1, 1); pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const found = rgba(getComputedStyle(node).backgroundColor);
+      if (found[3] === 255) return found;
+    }
+    return [255, 255, 255, 255];
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    const text = walker.currentNode.textContent.trim();
+    if (!text || !node.checkVisibility() || node.closest("svg, option, :disabled, .unseen, .skip")) continue;
+    const [a, b] = [light(rgba(getComputedStyle(node).color)), light(behind(node))].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < 4.5) poor.push(`${text.slice(0, 40)}: ${ratio.toFixed(2)}`);
+  }
+  return poor;
+}"""
+
+
+def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
+    page = visit.page
+    visit.open()
+    page.keyboard.press("/")
+    expect(page.locator("#entity")).to_be_focused()
+    page.keyboard.type("cleo")
+    expect(page.locator("#entity")).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.locator("#relation")).to_be_focused()
+    page.keyboard.type("grandp")
+    page.keyboard.press("Enter")  # before the completions are there: the first is taken when they come
+    visit.settle()
+    expect(visit.chosen).to_have_text("cleo 2")
+    expect(visit.answers.first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(visit.answers.nth(1)).to_be_focused()
+    expect(visit.answers.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("k")
+    expect(visit.chosen).to_have_text("cleo 2")
+    page.keyboard.press("Enter")
+    expect(page.locator("#evidence")).to_be_focused()
+    node = page.locator("#drawing [role=button]").first
+    node.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#around")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#around")).to_be_hidden()
+    page.keyboard.press("f")
+    expect(page).to_have_url(re.compile("tail=cleo$"))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="How to read this page")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_completion_follows_the_combobox_pattern(visit: Visit) -> None:
+    visit.open()
+    field = visit.page.get_by_role("combobox", name="Head")
+    expect(field).to_have_attribute("aria-expanded", "false")
+    field.fill("ada")
+    options = visit.page.get_by_role("listbox", name="Head").get_by_role("option")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    active = field.get_attribute("aria-activedescendant")
+    assert active == options.first.get_attribute("id")
+    field.press("ArrowUp")  # round to the last
+    expect(options.last).to_have_attribute("aria-selected", "true")
+    field.press("Escape")
+    expect(field).to_have_attribute("aria-expanded", "false")
+    expect(field).to_have_value("ada")
+    field.press("Escape")
+    expect(field).to_have_value("")
+
+
+@pytest.mark.parametrize("place", VIEWS)
+def test_everything_has_a_name_that_can_be_heard(visit: Visit, place: str) -> None:
+    visit.open(place)
+    if "around" in place:
+        expect(visit.page.locator("#around .kinds")).to_be_visible()
+    session = visit.page.context.new_cdp_session(visit.page)
+    tree: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
+    roles = [
+        (node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if not node["ignored"]
+    ]
+    assert [role for role, name in roles if role in NAMED and not name.strip()] == []
+    assert any(role == ("dialog" if "around" in place else "main") for role, _ in roles)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_every_text_stands_out_from_its_ground(browser: Browser, address: str, colours: str) -> None:
+    with visiting(browser, address, color_scheme=colours, reduced_motion="reduce") as visit:
+        for place in VIEWS:
+            visit.open(place)
+            if place == QUESTION:
+                visit.page.get_by_text("Where the model looked").click()
+                expect(visit.page.locator(".heat")).to_be_visible()
+            assert visit.page.evaluate(CONTRASTS) == [], place
+
+
+def test_dark_and_light_by_the_system_and_by_choice(browser: Browser, address: str) -> None:
+    def ground(visit: Visit) -> str:
+        return str(visit.page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor"))
+
+    with visiting(browser, address, color_scheme="light") as visit:
+        visit.open()
+        light = ground(visit)
+        switch = visit.page.get_by_role("button", name="Dark colours")
+        expect(switch).to_have_attribute("aria-pressed", "false")
+        switch.click()
+        dark = ground(visit)
+        assert dark != light
+        visit.page.reload()
+        visit.settle()
+        assert ground(visit) == dark
+    with visiting(browser, address, color_scheme="dark") as visit:
+        visit.open()
+        assert ground(visit) == dark
+
+
+def test_a_small_screen_never_scrolls_sideways(browser: Browser, address: str) -> None:
+    with visiting(browser, address, viewport={"width": 360, "height": 740}) as visit:
+        for place in VIEWS:
+            visit.open(place)
+            assert not visit.is_wider_than_the_screen(), place
+        visit.open(QUESTION)
+        visit.page.locator("#entity").fill("a")
+        expect(visit.page.locator("#entity-list [role=option]").first).to_be_visible()
+        assert not visit.is_wider_than_the_screen()
+        visit.page.locator("#entity").press("Escape")
+        visit.answers.nth(1).click()
+        expect(visit.page.locator("#evidence")).to_be_in_viewport()
+        visit.page.get_by_role("button", name="All answers").click()
+        expect(visit.answers.nth(1)).to_be_focused()
+
+
+def test_who_wants_no_motion_gets_none(browser: Browser, address: str) -> None:
+    moving = "node => getComputedStyle(node).animationName"
+    for wish, motion in (("no-preference", "slide"), ("reduce", "none")):
+        with visiting(browser, address, reduced_motion=wish) as visit:
+            visit.open(f"{QUESTION}&around=cleo+1")
+            assert visit.page.locator("#around").evaluate(moving) == motion
+
+
+@pytest.fixture(scope="module")
+def guarded(page_run: Path) -> Iterator[str]:
+    """A service with two models and a token."""
+    with serving(f"first={page_run}", f"second={page_run}", env={"SQUIRE_TOKEN": TOKEN}) as where:
+        yield where
+
+
+def test_a_token_is_asked_for_once_a_tab(browser: Browser, guarded: str) -> None:
+    with visiting(browser, guarded) as visit:
+        visit.may_fail = {401}
+        page = visit.page
+        page.goto(f"{guarded}/{QUESTION.replace('family', 'first')}")
+        dialog = page.get_by_role("dialog", name="This service wants a token")
+        dialog.get_by_label("Token").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(dialog.get_by_text("That token was not accepted.")).to_be_visible()
+        dialog.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(visit.chosen).to_have_text("cleo 2")
+        page.reload()
+        expect(visit.chosen).to_have_text("cleo 2")
+        assert TOKEN not in page.url
+
+
+def test_several_models_and_a_service_that_goes_away(browser: Browser, guarded: str) -> None:
+    with visiting(browser, guarded) as visit:
+        visit.may_fail = {404}
+        page = visit.page
+        page.add_init_script(f"sessionStorage.setItem('squire-token', '{TOKEN}')")
+        visit.open()
+        expect(page).to_have_url(re.compile("model=first"))
+        page.get_by_label("Model").select_option("second")
+        expect(page).to_have_url(re.compile("model=second"))
+        visit.open("#/ask?model=third")
+        expect(page.get_by_role("alert").first).to_contain_text("third")
+        page.get_by_role("link", name="SQUIRE").click()
+        expect(page).to_have_url(re.compile("model=first"))
+        page.locator("#welcome").get_by_role("link", name="Quality").click()
+        expect(page.get_by_role("heading", name="How good is first?")).to_be_visible()
+        page.go_back()
+        page.context.set_offline(True)
+        page.locator("#entity").fill("cleo")
+        page.locator("#relation").fill("grandparent")
+        page.locator("#ask-button").click()
+        expect(page.get_by_role("alert").first).to_contain_text("Is ‘squire serve’ still running?")
+        visit.troubles = [one for one in visit.troubles if "ERR_INTERNET_DISCONNECTED" not in one]
+
+
+# ------------------------------------------------------------------------------------------ its modules
+
+
+def test_addresses_survive_any_name(visit: Visit) -> None:
+    visit.open()
+    name = "a?b&c=d#e/%20 ü 中"
+    found = visit.page.evaluate(
+        """async (name) => {
+          const {parse, hashOf} = await import("/static/js/state.js");
+          const view = {...parse(""), model: name, tail: name, relation: name, reverse: true, known: true,
+                        k: 25, ranking: "paths", answer: name, path: 2, around: name};
+          return [view, parse(hashOf(view)), parse("#/nonsense?k=7&path=x&ranking=odd")];
+        }""",
+        name,
+    )
+    assert found[0] == found[1]
+    assert (found[2]["view"], found[2]["k"], found[2]["path"], found[2]["ranking"]) == ("ask", 10, 0, "")
+
+
+def test_paths_of_any_shape_can_be_drawn(visit: Visit) -> None:
+    """Through the same nodes, in a circle, back to the start, side by side, from a node to itself."""
+    visit.open()
+
+    def path(*stops: str) -> dict[str, Any]:
+        steps = pairwise(stops)
+        edges = [
+            {"head": b if turn else a, "relation": f"r{i}", "tail": a if turn else b, "backwards": bool(turn),
+             "known": not i, "probability": 0.5}
+            for i, (a, b) in enumerate(steps) for turn in [i % 2]
+        ]  # fmt: skip
+        return {"edges": edges, "grade": "completed", "probability": 0.1, "score": 0.1, "rule": None}
+
+    cases = [
+        [path("a", "b", "c", "z"), path("a", "c", "b", "z"), path("a", "z"), path("a", "b", "z")],
+        [path("a", "b", "a"), path("a", "a")],
+        [path("a", "a", "z"), path("a", "z", "b", "z")],
+        [path("a", "b", "a", "z"), path("a", *"bcdefg", "z")],
+    ]
+    for paths in cases:
+        drawn = visit.page.evaluate(
+            """async (paths) => {
+              const {pathGraph} = await import("/static/js/path-graph.js");
+              const {sceneOf} = await import("/static/js/scene.js");
+              const {drawSvg} = await import("/static/js/draw.js");
+              return [false, true].map((upright) => {
+                const scene = sceneOf(pathGraph(paths), {upright, caption: "made"});
+                const node = drawSvg(scene, {standalone: true});
+                const box = ({x, y, width, height}) => [x - width / 2, y - height / 2, width, height];
+                const boxes = scene.nodes.map(box);
+                return {text: node.outerHTML, boxes, width: scene.width, height: scene.height,
+                        edges: scene.edges.map((edge) => [...edge.paths])};
+              });
+            }""",
+            paths,
+        )
+        for one in drawn:
+            assert "NaN" not in one["text"]
+            assert "undefined" not in one["text"]
+            assert {number for edge in one["edges"] for number in edge} == set(range(len(paths)))
+            for i, (x, y, width, height) in enumerate(one["boxes"]):
+                assert x >= 0
+                assert y >= 0
+                assert x + width <= one["width"]
+                assert y + height <= one["height"]
+                for other in one["boxes"][:i]:
+                    apart = x + width <= other[0] or other[0] + other[2] <= x
+                    assert apart or y + height <= other[1] or other[1] + other[3] <= y
+
+
+def test_a_rule_becomes_a_sentence_unless_a_name_breaks_its_form(visit: Visit) -> None:
+    visit.open()
+    texts = ["r (of) s(X, Y) ⇐ t(A, X) ∧ u(A, Y)", "r(X, Y) ⇐ t(X, Vienna)", "r ⇐ s(X, Y) ⇐ t(X, Y)"]
+    found = visit.page.evaluate(
+        """async (texts) => {
+          const {parseRule} = await import("/static/js/rule-words.js");
+          return texts.map(parseRule);
+        }""",
+        texts,
+    )
+    assert found[0]["head"] == {"relation": "r (of) s", "from": "X", "to": "Y"}
+    assert [atom["from"] for atom in found[0]["body"]] == ["A", "A"]
+    assert found[1:] == [None, None]
+
+
+# ------------------------------------------------------------------------------------------ its files
+
+
+def test_files_are_small_and_never_make_markup_of_text() -> None:
+    files = [file for file in STATIC.rglob("*") if file.is_file()]
+    assert {file.suffix for file in files} == {".html", ".css", ".js", ".svg"}
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 400, file
+        for forbidden in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+        ):
+            assert forbidden not in text, file
+        assert not re.search(r"\son\w+=|\sstyle=|javascript:", text), file  # the policy would refuse them
+        elsewhere = re.findall(r"(?:https?:)?//[\w.-]+\.\w+", re.sub(r"^\s*(//|\*|/\*).*$", "", text, flags=re.M))
+        assert set(elsewhere) <= {"http://www.w3.org"}, file

@@ -1,0 +1,342 @@
+"""The API as a program meets it: every endpoint, against what the command line says."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from service_cases import QUESTION, cli_json, client, error_of, family_model, running
+from small_run import HOSTILE, PARENT, family, small_run
+from typer.testing import CliRunner
+
+from squire import __version__
+from squire.cli import app as cli
+from squire.server.app import create_app
+from squire.server.limits import BATCH, BEAM, K, Limits
+from squire.server.models import Model, Options
+
+HERE = "/api/models/family"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[httpx.Client]:
+    with client() as found:
+        yield found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal but for the rounding of sums whose order depends on how many are answered at once."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-7)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def test_health_and_the_list_of_models(api: httpx.Client) -> None:
+    assert api.get("/api/health").json() == {"status": "ok", "version": __version__, "models": ["family"]}
+    graph = family()
+    assert api.get("/api/models").json() == [
+        {
+            "name": "family", "graph": "made", "entities": graph.num_entities, "relations": 3,
+            "facts": len(graph.train.triples), "fused": False, "default": True,
+        }
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({}, []),
+        ({"k": 3, "grounded": True}, ["-k", 3, "--grounded"]),
+        ({"known": True, "beam": 4, "aggregate": "max"}, ["--known", "--beam", 4, "--aggregate", "max"]),
+    ],
+)
+def test_answers_are_those_of_the_command_line(
+    api: httpx.Client, options: dict[str, Any], arguments: list[object]
+) -> None:
+    found = api.post(f"{HERE}/answer", json={**QUESTION, "k": 5, **options})
+    assert found.status_code == 200
+    assert found.json() == cli_json("answer", small_run(), "cleo", "grandparent", *arguments)
+
+
+def test_heads_are_asked_for_with_a_null(api: httpx.Client) -> None:
+    body = {"head": None, "relation": "ex:parent", "tail": HOSTILE, "k": 2}
+    expected = cli_json("answer", small_run(), "?", PARENT, HOSTILE, "-k", 2)
+    assert api.post(f"{HERE}/answer", json=body).json() == expected
+
+
+def test_unknown_names_come_with_the_nearest(api: httpx.Client) -> None:
+    error = error_of(api.post(f"{HERE}/answer", json={"head": "adda", "relation": "likes"}), 404)
+    assert error["code"] == "unknown_name"
+    assert error["nearest"][0] == "ada"
+    assert error["message"].startswith("unknown entity 'adda'. Nearest: 'ada'")
+    error = error_of(api.post(f"{HERE}/answer", json={"head": "ada", "relation": "lices"}), 404)
+    assert error["nearest"] == ["likes"]
+    assert error_of(api.get("/api/models/famile"), 404)["message"] == "no model 'famile' here: there is family."
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"head": "ada"}, "relation: field required"),
+        ({"relation": "likes"}, "ask for the head or for the tail"),
+        ({**QUESTION, "tail": "ada"}, "ask for the head or for the tail"),
+        ({**QUESTION, "k": 0}, "k: "),
+        ({**QUESTION, "k": K + 1}, f"k: input should be less than or equal to {K}"),
+        ({**QUESTION, "k": "3"}, "k: "),
+        ({**QUESTION, "beam": BEAM + 1}, f"beam: input should be less than or equal to {BEAM}"),
+        ({**QUESTION, "aggregate": "mean"}, "aggregate: "),
+        ({**QUESTION, "hops": 3}, "hops: extra inputs are not permitted"),
+        ({**QUESTION, "head": "a" * 3000}, "head: string should have at most 2000 characters"),
+        ({**QUESTION, "head": "\ud800"}, "head: "),
+        ([], "the request: "),
+    ],
+)
+def test_what_makes_no_sense_is_told(api: httpx.Client, body: object, words: str) -> None:
+    content = json.dumps(body).encode()
+    found = api.post(f"{HERE}/answer", content=content, headers={"Content-Type": "application/json"})
+    error = error_of(found, 422)
+    assert error["code"] == "invalid"
+    assert words in error["message"]
+
+
+def test_a_body_that_is_no_json_is_a_bad_request(api: httpx.Client) -> None:
+    for content in (b"{", b"\xff", b'{"head": '):
+        found = api.post(f"{HERE}/answer", content=content, headers={"Content-Type": "application/json"})
+        assert error_of(found, 400)["code"] == "bad_request"
+
+
+def test_a_body_without_the_type_of_json_is_refused(api: httpx.Client) -> None:
+    """A form of another site can send text, but no JSON."""
+    found = api.post(f"{HERE}/answer", content=json.dumps(QUESTION), headers={"Content-Type": "text/plain"})
+    assert found.status_code == 422
+
+
+def test_an_answer_that_was_asked_for_is_explained(api: httpx.Client) -> None:
+    everything = cli_json("answer", small_run(), "cleo", "likes", "-k", 99, "--known")["answers"]
+    new = [one["entity"] for one in everything if not one["known"]]
+    for one in everything:
+        body = {"head": "cleo", "relation": "likes", "tail": one["entity"]}
+        found = api.post(f"{HERE}/explain", json=body).json()
+        rank = sum(other in new for other in [e["entity"] for e in everything][: one["rank"] - 1]) + 1
+        assert found["question"] == body
+        assert (found["known"], found["rank"]) == (one["known"], rank)
+        assert found["answer"] == {**one, "rank": rank}
+    assert any(one["known"] for one in everything)
+
+
+def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
+    reached = {one["entity"] for one in cli_json(
+        "answer", small_run(), "cleo", "likes", "-k", 99, "--known", "--beam", 1)["answers"]}  # fmt: skip
+    other = next(name for name in family().names.entities if name not in reached)
+    found = api.post(
+        f"{HERE}/explain", json={"head": "cleo", "relation": "likes", "tail": other, "beam": 1}
+    ).json()
+    assert (found["rank"], found["answer"], found["known"]) == (None, None, False)
+    assert found["origin"]["beam"] == 1
+
+
+def test_entities_are_found_with_their_degrees(api: httpx.Client) -> None:
+    found = api.get(f"{HERE}/entities", params={"q": "CLEO", "limit": 2}).json()["matches"]
+    graph = family()
+    degree = len(graph.train.edges(graph.names.entity("cleo"))[0])
+    assert found[0]["name"].startswith("cleo")
+    assert {"name": "cleo", "degree": degree} in api.get(f"{HERE}/entities?q=cleo").json()["matches"]
+    assert len(api.get(f"{HERE}/entities?limit=5").json()["matches"]) == 5
+    assert error_of(api.get(f"{HERE}/entities?limit=0"), 422)["message"].startswith("limit: ")
+
+
+def test_relations_that_fit_come_first(api: httpx.Client) -> None:
+    found = api.get(f"{HERE}/relations", params={"head": "ada 2"}).json()["matches"]
+    assert [(one["name"], one["fits"]) for one in found] == [
+        ("likes", True),
+        ("ex:parent", False),
+        ("grandparent", False),
+    ]
+    found = api.get(f"{HERE}/relations", params={"tail": "cleo 2"}).json()["matches"]
+    assert {one["name"]: one["fits"] for one in found} == {"ex:parent": True, "grandparent": True, "likes": False}
+    assert api.get(f"{HERE}/relations?q=grand").json()["matches"][0]["name"] == "grandparent"
+    assert error_of(api.get(f"{HERE}/relations?head=nobody"), 404)["code"] == "unknown_name"
+
+
+def test_a_neighbourhood(api: httpx.Client) -> None:
+    found = api.get(f"{HERE}/neighbourhood", params={"entity": HOSTILE, "limit": 2}).json()
+    assert found["entity"] == HOSTILE
+    assert len(found["edges"]) == 2
+    assert found["left_out"] == found["degree"] - 2
+
+
+def test_attention_is_that_of_the_study(api: httpx.Client) -> None:
+    expected = cli_json("study", "attention", small_run(), "cleo", "grandparent", "--answer", "cleo 2")
+    found = api.post(f"{HERE}/attention", json={**QUESTION, "answer": "cleo 2"}).json()
+    assert found == {**expected, "layer": None}
+    one = api.post(f"{HERE}/attention", json={**QUESTION, "answer": "cleo 2", "layer": 1}).json()
+    assert one == {**expected, "layer": 1, "weights": expected["weights"][:1]}
+    error = error_of(api.post(f"{HERE}/attention", json={**QUESTION, "layer": 2}), 422)
+    assert error["message"] == "layer 2: expected a number from 1 to 1."
+
+
+def test_a_batch_is_a_line_a_question_in_order(api: httpx.Client) -> None:
+    questions = [{"head": name, "relation": "grandparent"} for name in ["cleo", "nobody", "ada", "ben"] * 5]
+    questions.append({"head": None, "relation": "likes", "tail": "ada"})
+    with api.stream("POST", f"{HERE}/batch", json={"questions": questions, "k": 2}) as response:
+        assert response.headers["Content-Type"].startswith("application/x-ndjson")
+        lines = [json.loads(line) for line in response.iter_lines()]
+    assert len(lines) == len(questions)
+    for question, line in zip(questions, lines, strict=True):
+        if question["head"] == "nobody":
+            assert line["error"]["code"] == "unknown_name"
+        else:
+            single = api.post(f"{HERE}/answer", json={**question, "k": 2}).json()
+            assert same(line, single)
+
+
+def test_a_batch_has_its_limits(api: httpx.Client) -> None:
+    for questions in ([], [QUESTION] * (BATCH + 1), [{"relation": "likes"}]):
+        error = error_of(api.post(f"{HERE}/batch", json={"questions": questions}), 422)
+        assert error["message"].startswith("questions")
+
+
+def test_concurrent_requests_are_answered_together_and_as_if_alone() -> None:
+    names = ["ada", "ben", "cleo", "dan", "eve", "finn", "gus", "hal"]
+    model = family_model()
+    alone = {name: json.loads(model.answer_all([model.query(name, "likes")], Options())[0]) for name in names}
+    entered, go = threading.Event(), threading.Event()
+    sizes: list[int] = []
+
+    class Slow(Model):
+        """Waits with the first until all others are there."""
+
+        def answer_all(self, queries: Any, options: Options) -> list[bytes]:
+            sizes.append(len(queries))
+            entered.set()
+            assert go.wait(60)
+            return model.answer_all(queries, options)
+
+    app = create_app([Slow("family", model._reasoner)])
+    with running(app) as port, ThreadPoolExecutor(len(names)) as pool:
+
+        def ask(name: str) -> Any:
+            body = {"head": name, "relation": "likes"}
+            return httpx.post(f"http://127.0.0.1:{port}{HERE}/answer", json=body, timeout=60).json()
+
+        first = pool.submit(ask, names[0])
+        assert entered.wait(60)
+        others = [pool.submit(ask, name) for name in names[1:]]
+        while app.app.state.service.batcher.waiting < len(others):  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        go.set()
+        found = [task.result() for task in (first, *others)]
+    assert sizes == [1, len(others)]
+    assert all(same(one, alone[name]) for name, one in zip(names, found, strict=True))
+
+
+def test_a_full_queue_is_told(api: httpx.Client) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(Model):
+        def answer_all(self, queries: Any, options: Options) -> list[bytes]:
+            entered.set()
+            assert go.wait(60)
+            return super().answer_all(queries, options)
+
+    with (
+        client(Slow("family", family_model()._reasoner), limits=Limits(queue=1)) as busy,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(busy.post, f"{HERE}/answer", json=QUESTION)
+        assert entered.wait(60)
+        refused = busy.post(f"{HERE}/answer", json=QUESTION)
+        assert busy.get("/api/health").status_code == 200  # all else goes on
+        go.set()
+        assert error_of(refused, 429)["code"] == "busy"
+        assert refused.headers["Retry-After"] == "1"
+        assert first.result().status_code == 200
+
+
+def test_a_failure_of_ours_shows_no_trace(capfd: pytest.CaptureFixture[str]) -> None:
+    class Broken(Model):
+        def answer_all(self, queries: Any, options: Options) -> list[bytes]:
+            raise RuntimeError("secret")
+
+    with client(Broken("family", family_model()._reasoner)) as api:
+        found = api.post(f"{HERE}/answer", json=QUESTION)
+        assert error_of(found, 500)["code"] == "internal"
+        assert "secret" not in found.text
+        assert "X-Content-Type-Options" in found.headers
+
+
+def test_several_models_by_name() -> None:
+    other = Model("other", family_model()._reasoner)
+    with client(family_model(), other) as api:
+        assert [(one["name"], one["default"]) for one in api.get("/api/models").json()] == [
+            ("family", True), ("other", False),
+        ]  # fmt: skip
+        both = [api.post(f"/api/models/{name}/answer", json=QUESTION).json() for name in ("family", "other")]
+        assert both[0] == both[1]
+
+
+def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(small_run(), run)
+    for file in run.glob("evaluation-*"):
+        file.unlink()
+    with client(Model.load("family", run)) as api:
+        card = api.get(HERE).json()
+        assert card["quality"] == []
+        assert card["limits"] == {"k": K, "beam": BEAM, "batch": BATCH}
+        assert card["examples"] == [{"head": "finn", "relation": "grandparent"}]
+        assert card["recipe"]["decode"]["beam"] == 16
+        evaluated = cli_json("evaluate", run)
+        cli_json("evaluate", run, "--split", "train", "--sample", 2)
+        cli_json("evaluate", run, "--constraint", "graph", "--split", "valid")
+        (run / "evaluation-broken.json").write_text("{")
+        (run / "evaluation-old.json").write_text(json.dumps({**evaluated, "step": 1}))
+        quality = api.get(HERE).json()["quality"]
+    whole = {key: value for key, value in evaluated.items() if key not in ("run", "recipe")}
+    assert quality[0] == whole
+    assert len(quality) == 2
+    assert "sample:2 of" in quality[1]["rows"][0]["signature"]
+    for one in quality:
+        assert [row["method"] for row in one["rows"]] == ["paths", "rules+frequency", "frequency"]
+
+
+def test_judgements_are_those_of_the_command_line(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(small_run(), run)
+    shutil.rmtree(run / "annotation", ignore_errors=True)
+    with client(Model.load("family", run)) as api:
+        missing = error_of(api.get(f"{HERE}/annotation?annotator=ann"), 404)
+        assert f"'squire study annotate {run} -n 100'" in missing["message"]
+        drawn = CliRunner().invoke(
+            cli, ["study", "annotate", str(run), "-n", "2", "--annotator", "ann"], input="1\nq\n"
+        )
+        assert drawn.exit_code == 0, drawn.output
+        found = api.get(f"{HERE}/annotation?annotator=ann").json()
+        assert (found["total"], found["judged"]) == (2, 1)
+        assert found["summary"]["with_path"]["score"] == 100
+        task = found["next"]
+        assert task["evidence"]["edges"]
+        body = {"annotator": "ann", "number": task["number"], "score": 0.5}
+        found = api.post(f"{HERE}/annotation", json=body).json()
+        assert (found["judged"], found["next"], found["summary"]["with_path"]["score"]) == (2, None, 75)
+        files = sorted(file.name for file in (run / "annotation").iterdir())
+        fresh = api.get(f"{HERE}/annotation?annotator=ben").json()
+        assert (fresh["judged"], fresh["summary"]) == (0, None)
+        assert sorted(file.name for file in (run / "annotation").iterdir()) == files  # looking leaves nothing
+        for wrong in ({"number": 99}, {"score": 0.7}, {"annotator": "../ann"}, {"annotator": "a" * 65}):
+            error_of(api.post(f"{HERE}/annotation", json={**body, **wrong}), 422)
+    again = cli_json("study", "annotate", run, "-n", 2, "--annotator", "ann")
+    assert (again["judged"], again["with_path"]["score"]) == (2, 75)

@@ -1,0 +1,68 @@
+"""What the service tells of the graph itself: neighbourhoods, and relations that fit."""
+
+from __future__ import annotations
+
+import numpy as np
+from graphs import make_graph
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squire.graph.graph import Graph
+from squire.server.kinds import FITS, fitting
+from squire.server.neighbourhood import neighbourhood
+
+
+def hub() -> Graph:
+    facts = [("hub", "often", f"n{i}") for i in range(9)]
+    facts += [("hub", "rare", "n1"), ("n2", "to", "hub"), ("hub", "self", "hub")]
+    return make_graph({"train": facts})
+
+
+def test_no_relation_hides_the_others() -> None:
+    graph = hub()
+    found = neighbourhood(graph, graph.names.entity("hub"), 5)
+    assert [(edge["relation"], edge["outgoing"]) for edge in found["edges"]] == [
+        ("often", True), ("rare", True), ("self", True), ("to", False), ("often", True),
+    ]  # fmt: skip
+    assert found["edges"][3] == {"head": "n2", "relation": "to", "tail": "hub", "outgoing": False}
+    assert (found["entity"], found["left_out"]) == ("hub", 12 - 5)
+
+
+def test_all_facts_are_shown_once_if_there_is_room() -> None:
+    graph = hub()
+    found = neighbourhood(graph, graph.names.entity("hub"), 99)
+    facts = [(edge["head"], edge["relation"], edge["tail"]) for edge in found["edges"]]
+    assert len(facts) == len(set(facts)) == 12
+    assert found["left_out"] == 0
+
+
+def test_relations_of_the_same_kind_of_entity_fit() -> None:
+    facts = [(f"country {i}", "currency", f"money {i}") for i in range(9)]
+    facts += [(f"country {i}", "borders", f"country {(i + 1) % 10}") for i in range(10)]
+    facts += [(f"river {i}", "flows through", f"country {i}") for i in range(3)]
+    graph = make_graph({"train": facts})
+    names, n = graph.names, graph.num_relations
+    share = fitting(graph.train, names.entity("country 9"))  # whose currency is missing
+    fits = {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS)}
+    assert fits == {"currency", "borders"}
+    share = fitting(graph.train, names.entity("river 0"))
+    assert {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS)} == {"flows through"}
+
+
+ends = st.integers(0, 5)
+
+
+@given(st.sets(st.tuples(ends, st.integers(0, 2), ends), min_size=1, max_size=25), ends)
+def test_shares_are_those_that_a_loop_counts(facts: set[tuple[int, int, int]], entity: int) -> None:
+    every = [(f"e{i}", "all", "e0") for i in range(6)]  # so that all have an id
+    graph = make_graph({"train": every + [(f"e{h}", f"r{r}", f"e{t}") for h, r, t in facts]})
+    train = graph.train
+    has = [set(train.edges(one)[0].tolist()) for one in range(graph.num_entities)]
+    expected = []
+    for relation in range(2 * graph.num_relations):
+        shares = [0.0]
+        for own in has[entity]:
+            peers = [one for one in has if own in one]
+            shares.append(sum(relation in one for one in peers) / (len(peers) + 5))
+        expected.append(1.0 if relation in has[entity] else max(shares))
+    np.testing.assert_allclose(fitting(train, entity), expected)
