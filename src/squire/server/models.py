@@ -17,10 +17,9 @@ import numpy.typing as npt
 from squire.answers import Answers
 from squire.decode import Aggregate
 from squire.errors import SettingError, UnknownName
-from squire.fusion.store import has_fusion
 from squire.graph.graph import Graph
 from squire.graph.names import Labels
-from squire.reasoner import Reasoner
+from squire.reasoner import RankedBy, Reasoner
 from squire.server.kinds import FITS, fitting
 from squire.server.problems import as_json
 from squire.server.search import NameSearch
@@ -39,7 +38,7 @@ class Options:
     known: bool = False
     beam: int | None = None
     aggregate: Aggregate | None = None
-    ranking: str | None = None
+    ranking: RankedBy | None = None
 
 
 class Model:
@@ -60,7 +59,7 @@ class Model:
     @property
     def fused(self) -> bool:
         """Can it rank by all evidence?"""
-        return has_fusion(self.folder)
+        return self._reasoner.fusion is not None
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
         """The ids of a question, as `Reasoner.query`, but with nearest names found in milliseconds."""
@@ -96,11 +95,10 @@ class Model:
 
     def _answers(self, queries: Sequence[Query], options: Options) -> Iterator[Answers]:
         """The one place that asks the reasoner."""
-        if options.ranking == "fused":
-            raise SettingError("ranking fused: this squire answers by paths only. To do: leave ranking out.")
         reasoner = self._reasoner
         how = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
-        return reasoner.stream(np.array(queries, np.int32).reshape(-1, 2), how, k=options.k, known=options.known)
+        asked = np.array(queries, np.int32).reshape(-1, 2)
+        return reasoner.stream(asked, how, k=options.k, known=options.known, ranking=options.ranking)
 
     def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
         """Where an answer stands among those that are not in the graph, and its evidence."""
