@@ -66,7 +66,9 @@ class _TrieLoss(torch.autograd.Function):
         bounds: list[int] = torch.searchsorted(row, firsts).tolist()
         to_states, to_classes = torch.empty_like(states), torch.zeros_like(classes)
         to_scale = None if scale is None else torch.zeros_like(scale)
-        room = states.new_empty(min(ROWS_AT_ONCE, len(states)), len(classes))  # fresh pages cost a third of a product
+        room = states.new_empty(
+            min(ROWS_AT_ONCE, len(states)), len(classes)
+        )  # fresh pages cost a third of a product
         loss = states.new_zeros((), dtype=torch.float64)
         for block, first in enumerate(range(0, len(states), ROWS_AT_ONCE)):
             rows = slice(first, first + ROWS_AT_ONCE)
