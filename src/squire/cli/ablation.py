@@ -34,7 +34,7 @@ Folder = Annotated[
         "--out",
         "--output",
         "-o",
-        help="The study's folder, new or to go on with. [default: studies/ablation-GRAPH]",
+        help="The study's folder, new or to go on with; else studies/ablation-GRAPH.",
     ),
 ]
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from squire.cli import ablation
+from squire.cli import ablation, efficiency
 from squire.cli.annotate import converse
 from squire.cli.answer import UNKNOWN, path_text
 from squire.cli.choices import AggregateOption, BeamOption, RunFolder
@@ -24,6 +24,8 @@ from squire.plots import check_picture
 
 app = typer.Typer(help="The paper's studies: how a model walks, and whether it convinces.", no_args_is_help=True)
 app.command(epilog=ablation.EXAMPLES)(ablation.ablation)
+app.command(epilog=efficiency.EXAMPLES)(efficiency.efficiency)
+app.command("efficiency-measure", hidden=True)(efficiency.measure)
 
 Draw = Annotated[int, typer.Option("--seed", min=0, help="Of the order in which test questions are drawn.")]
 

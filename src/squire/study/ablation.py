@@ -10,7 +10,6 @@ recipe's n and nothing more, which is the algorithm without its loop.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
@@ -22,9 +21,10 @@ from squire.files import LAST, RECIPE, RULES, TRIES, tries_file
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.streams import replacing
 from squire.paths.trie import Tries
-from squire.recipe import HEADER, Recipe
+from squire.recipe import Recipe
 from squire.run import load_settings, save_settings
 from squire.study.journal import Journal
+from squire.study.subject import digest, settings_of
 from squire.train.distributed import ALONE, Team
 from squire.train.lock import locked
 from squire.train.loop import Trainer, Watch
@@ -81,15 +81,8 @@ class Ablation:
             if not len(graph.triples(split)):
                 raise SettingError(f"{graph.name}: has no {split} facts, which the study asks for.")
         self.graph, self.recipe, self.folder, self.budget = graph, recipe, folder, budget
-        # A line for each setting, so that a refusal names the one that differs.
-        settings = {
-            f"{section}.{key}": value
-            for section, keys in recipe.to_dict().items()
-            if section not in HEADER
-            for key, value in keys.items()
-            if f"{section}.{key}" not in VARIED
-        }
-        header = {"study": "ablation", "graph": graph.name, "facts": _digest(graph), "budget": budget, **settings}
+        settings = {key: value for key, value in settings_of(recipe).items() if key not in VARIED}
+        header = {"study": "ablation", "graph": graph.name, "facts": digest(graph), "budget": budget, **settings}
         self._journal = Journal(folder / JOURNAL, header)
 
     def run_folder(self, variant: Variant) -> Path:
@@ -169,11 +162,3 @@ def _paths_seen(trainer: Trainer) -> int:
         size = int(Tries.load(tries_file(trainer.folder, phase.iteration)).end.sum(dtype="int64"))
         seen += size * (phase.last_epoch - phase.first_epoch)
     return seen
-
-
-def _digest(graph: Graph) -> str:
-    """Of all facts, so that a graph that was changed is not taken for the same."""
-    digest = hashlib.sha256()
-    for split in SPLITS:
-        digest.update(graph.triples(split).tobytes())
-    return digest.hexdigest()[:12]

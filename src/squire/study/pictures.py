@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from squire.study.efficiency_table import Row
+
 LONGEST = 24  # characters of a name
 COLUMNS = 3  # heat maps beside each other
 SMALL = {"fontsize": 7.5, "color": "0.35"}
+STYLES = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))  # of kinds of graphs
+PHASES = {"mining": "mining rules", "sampling": "sampling paths", "planting": "prefix trees", "epoch": "an epoch"}
 CHARACTERS_PER_INCH = 14  # of that size
 
 
@@ -130,6 +134,42 @@ def draw_ablation(runs: Mapping[str, History], frequency: Metrics, heading: str,
     axes.set_title(plain(heading), fontsize=11)
     figure.legend(frameon=False, loc="outside upper center", ncols=len(runs) + 1, fontsize=9)
     _sign(figure, *(run.signature for run in runs.values()))
+    save(figure, file)
+
+
+def draw_efficiency(kinds: Mapping[str, Sequence[Row]], file: Path) -> None:
+    """Time and memory (logarithmic) and quality against the train facts; a line style a kind of graph."""
+    from matplotlib.figure import Figure  # late: it takes half a second
+
+    check_picture(file)
+    figure = Figure(figsize=(13.5, 5), dpi=120, layout="constrained")
+    time, memory, quality = figure.subplots(1, 3)
+    for style, (kind, rows) in zip(STYLES, kinds.items(), strict=False):
+        line = {"linestyle": style[0], "marker": style[1], "markersize": 5, "linewidth": 1.6}
+        facts = [row.facts for row in rows]
+        for number, (key, label) in enumerate(PHASES.items()):
+            values = [getattr(row, key) or np.nan for row in rows]
+            time.plot(facts, values, color=f"C{number}", label=f"{label}, {_short(kind)}", **line)
+        memory.plot(facts, [row.peak_mb or np.nan for row in rows], color="C5", label=_short(kind), **line)
+        for color, label, of in (("C0", "paths", "ours"), ("0.45", "tail frequency", "frequency")):
+            mrr = [(getattr(row, of) or {"mrr": np.nan})["mrr"] for row in rows]
+            quality.plot(facts, mrr, color=color, label=f"{label}, {_short(kind)}", **line)
+    for axes, title, unit in (
+        (time, "time", "seconds"),
+        (memory, "memory: peak of a process for each size", "megabytes (10⁶ bytes)"),
+        (quality, "quality on valid, as far as trained", "MRR (0 to 1)"),
+    ):
+        axes.set_xscale("log")
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("facts in train")
+        axes.set_ylabel(unit)
+        axes.grid(alpha=0.3, which="both" if axes is not quality else "major", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    time.set_yscale("log")
+    memory.set_yscale("log")
+    quality.set_ylim(0, None)
+    for axes in (time, memory, quality):
+        axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     save(figure, file)
 
 
