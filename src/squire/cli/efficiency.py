@@ -20,6 +20,7 @@ from squire.errors import SettingError, SquireError
 from squire.graph.graph import Graph
 from squire.graph.stats import Stats
 from squire.recipe import Recipe, load_recipe, recipe_for
+from squire.train.interruptions import interruptions
 from squire.train.lock import locked
 
 if TYPE_CHECKING:  # it would load torch
@@ -103,8 +104,10 @@ def measure(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a 
 def _measure(case: Case) -> None:
     """In a process of its own, which goes on with what is noted, and notes what it measures."""
     command = [sys.executable, "-m", "squire", "study", "efficiency-measure", str(case.folder)]
-    code = subprocess.run(command, check=False).returncode
-    if code in (130, -2):
+    # The terminal tells it of Ctrl-C too; it must be waited for until it has saved.
+    with interruptions(patient=True) as interrupted:
+        code = subprocess.run(command, check=False).returncode
+    if interrupted or code == 130:
         raise KeyboardInterrupt
     if code:
         killed = " It was killed; there may be too little memory." if code < 0 else ""

@@ -167,9 +167,12 @@ def draw_efficiency(kinds: Mapping[str, Sequence[Row]], file: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     time.set_yscale("log")
     memory.set_yscale("log")
+    memory.set_ylim(100, max(10_000, 2 * memory.get_ylim()[1]))  # so that decades are seen as such
+    memory.yaxis.set_major_formatter("{x:,.0f}")
     quality.set_ylim(0, None)
     for axes in (time, memory, quality):
         axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    figure.supxlabel("signature of each point: in the table beside this picture", **SMALL)
     save(figure, file)
 
 
