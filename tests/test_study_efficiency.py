@@ -18,9 +18,11 @@ from small_run import TINY, family
 from study_cases import study
 from test_plots import PNG, drawn
 
+from squire.decode import Decoding
 from squire.errors import SettingError, SquireError
 from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluate.paths import rank_by_paths
 from squire.files import GRAPH, METRICS, TRIES
 from squire.graph.datasets import resolve
 from squire.graph.graph import SPLITS, Graph
@@ -28,7 +30,7 @@ from squire.graph.io import load_graph
 from squire.recipe import Recipe, load_recipe
 from squire.rules.apply import RuleEngine
 from squire.rules.mine import MiningOptions, mine_rules
-from squire.run import load_settings
+from squire.run import Run, load_settings
 from squire.study import efficiency
 from squire.study.efficiency import Case, Limits, Pace
 from squire.study.efficiency_table import Row, markdown
@@ -144,7 +146,7 @@ def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path
     case = begun(tmp_path / "case")
     case.measure(silent)
     assert case.done
-    assert [note["phase"] for note in case.notes] == ["prepared", "trained", "asked"]
+    assert [note["phase"] for note in case.notes] == ["prepared", "trained", "block", "asked"]
     graph, recipe = load_settings(case.folder)
     other = tmp_path / "other"
     other.mkdir()
@@ -157,12 +159,16 @@ def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path
         return [line["loss"] for line in lines if "loss" in line]
 
     assert losses(case.folder) == losses(other)
-    prepared, trained, asked = case.notes
+    prepared, trained, _, asked = case.notes
     assert prepared["seconds"].keys() == {"mining rules", "sampling paths", "prefix trees"}
     assert all(seconds > 0 for seconds in prepared["seconds"].values())
     assert prepared["graph"]["facts"] == len(graph.train.triples)
     assert (trained["step"], trained["finished"]) == (trainer.step, True)
     ours, frequency = asked["rows"]
+    run = Run.load(case.folder)
+    asked_for = Asked.of(graph, "valid", known_in=("train", "valid"))
+    how = Decoding.of(recipe, run.known)
+    assert ours["mrr"] == rank_by_paths(run.steps, graph, asked_for, how, 0).metrics().mrr
     assert "split:valid" in ours["signature"]
     assert frequency["mrr"] == rank_by_frequency(graph, Asked.of(graph, "valid")).metrics().mrr
     before = (case.folder / efficiency.JOURNAL).read_text()
@@ -196,10 +202,33 @@ def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
     Case(tmp_path).measure(silent)
     assert limits == [pytest.approx((60 - trained["seconds"]) / 60)]
     again = Case(tmp_path)
-    assert Counter(note["phase"] for note in again.notes) == {"prepared": 1, "trained": 2, "asked": 1}
+    assert Counter(note["phase"] for note in again.notes) == {"prepared": 1, "trained": 2, "block": 1, "asked": 1}
     row = Row.of("made", "small", again)
     assert row.finished
     assert row.trained == sum(note["seconds"] for note in again.notes if note["phase"] == "trained")
+
+
+def test_questions_that_are_noted_are_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks of two questions
+    graph = planted_graph(2000)
+    whole = begun(tmp_path / "whole", graph)
+    whole.measure(silent)
+    parts = begun(tmp_path / "parts", graph)
+
+    def stop(what: str, done: int, total: int) -> None:
+        if (what, done) == ("asking", 2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parts.measure(stop)
+    assert not parts.done
+    parts.measure(silent)
+    blocks = [note["ranks"] for note in parts.notes if note["phase"] == "block"]
+    assert [len(ranks) for ranks in blocks] == [2, 2, 1]
+    first, second = whole.noted("asked"), parts.noted("asked")
+    assert first is not None
+    assert second is not None
+    assert first["rows"] == second["rows"]
 
 
 def test_another_recipe_or_limit_is_refused_by_name(tmp_path: Path) -> None:

@@ -13,17 +13,18 @@ import tempfile
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from squire.decode import Decoding
+from squire.decode import Decoding, decode
 from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency
-from squire.evaluate.paths import rank_by_paths
+from squire.evaluate.metrics import Metrics
+from squire.evaluate.paths import paths_signature, ranks_of
 from squire.files import LAST, RECIPE, TRIES
 from squire.graph.graph import Graph
 from squire.graph.stats import Stats
@@ -117,8 +118,7 @@ class Case:
 
     def _train(self, trainer: Trainer, stage: Stage) -> None:
         """For the minutes that are left, or to the end; steps are timed apart from validations."""
-        spent = sum(entry["seconds"] for entry in self._journal.entries if entry["phase"] == "trained")
-        left = self._journal.header["minutes"] * 60 - spent
+        left = self._journal.header["minutes"] * 60 - self._seconds("trained")
         last = self.noted("trained")
         if last is not None and (last["finished"] or left <= 0):
             return
@@ -153,19 +153,28 @@ class Case:
         if self.done:
             return
         run = Run.load(self.folder)
-        figures: dict[str, Any] = {"queries": 0, "seconds": 0.0, "rows": []}
-        if len(run.graph.valid):
-            count, seed = self._journal.header["questions"], run.recipe.train.seed
-            asked = Asked.of(run.graph, "valid", known_in=("train", "valid"), sample=count, seed=seed)
-            how = Decoding.of(run.recipe, run.known)
-            clock = Clock()
-            with clock("asking"):
-                tell = partial(stage, "asking")
-                ranking = rank_by_paths(run.steps, run.graph, asked, how, seed, tell)
-            rows = [ranking.metrics(), rank_by_frequency(run.graph, asked).metrics()]
-            figures = {"queries": len(asked.queries), "seconds": clock.seconds["asking"]}
-            figures["rows"] = [row.as_dict() for row in rows]
-        self._note("asked", **figures)
+        if not len(run.graph.valid):
+            self._note("asked", queries=0, seconds=0.0, rows=[])
+            return
+        count, seed = self._journal.header["questions"], run.recipe.train.seed
+        asked = Asked.of(run.graph, "valid", known_in=("train", "valid"), sample=count, seed=seed)
+        how = Decoding.of(run.recipe, run.known)
+        done, began = len(self._ranks()), time.perf_counter()
+        for block in decode(run.steps, asked.queries[done:, :2], how):
+            ranks = ranks_of(block, asked.queries[done : done + len(block)], asked.known)
+            self._note("block", ranks=ranks, seconds=time.perf_counter() - began)
+            done, began = done + len(block), time.perf_counter()
+            stage("asking", done, len(asked.queries))
+        ours = Metrics.of(np.array(self._ranks()), paths_signature(asked, how, seed), intervals=True)
+        rows = [ours.as_dict(), rank_by_frequency(run.graph, asked).metrics().as_dict()]
+        self._note("asked", queries=done, seconds=self._seconds("block"), rows=rows)
+
+    def _ranks(self) -> list[float]:
+        """Of the questions that are asked already."""
+        return [rank for entry in self._journal.entries if entry["phase"] == "block" for rank in entry["ranks"]]
+
+    def _seconds(self, phase: str) -> float:
+        return float(sum(entry["seconds"] for entry in self._journal.entries if entry["phase"] == phase))
 
 
 class Pace:
