@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -18,6 +18,9 @@ from squire.graph.graph import Graph
 from squire.graph.stats import Stats
 from squire.recipe import Recipe, load_recipe, recipe_for
 from squire.train.lock import locked
+
+if TYPE_CHECKING:  # it would load torch
+    from squire.study.ablation import Ablation
 
 EXAMPLES = """Examples:
 
@@ -73,24 +76,12 @@ def ablation(
     folder = folder or Path("studies", f"ablation-{graph.name}")
     with can_go_on(), locked(folder, doing="at a study"):
         # Imported late: torch takes a second that no other command should wait for.
-        from squire.study.ablation import FULL, VARIANTS, Ablation
+        from squire.study.ablation import Ablation
         from squire.study.ablation_table import markdown, result_of
         from squire.study.pictures import draw_ablation
-        from squire.train.distributed import team
 
         study = Ablation(graph, chosen, folder, budget)
-        with team(device) as ours:
-            if not ours.alone:
-                raise SettingError("squire study ablation: runs in one process. To do: start it without torchrun.")
-            for variant in VARIANTS:
-                if study.finished(variant):
-                    continue
-                if variant is not FULL and budget == "steps" and not study.finished(FULL):
-                    break  # how many steps it has is not known yet
-                with progress_bar(f"{variant.name}: preparing") as bar:
-                    trainer = study.prepared(variant, bar.stage, ours)
-                with training_bar(trainer, f"{variant.name}: ") as (watch, stage):
-                    study.train(variant, trainer, watch, minutes, stage)
+        _train(study, minutes, device)
         with progress_bar("evaluating") as bar:
             result = result_of(study, sample, bar.stage)
     files = [folder / f"ablation.{suffix}" for suffix in ("md", "json", "png")]
@@ -104,6 +95,25 @@ def ablation(
     tell(*files)
     if not result.finished:
         errors.print("[yellow]not all variants are trained:[/] the same command goes on with them")
+
+
+def _train(study: Ablation, minutes: float | None, device: str) -> None:
+    """What is not trained yet."""
+    from squire.study.ablation import FULL, VARIANTS
+    from squire.train.distributed import team
+
+    with team(device) as ours:
+        if not ours.alone:
+            raise SettingError("squire study ablation: runs in one process. To do: start it without torchrun.")
+        for variant in VARIANTS:
+            if study.finished(variant):
+                continue
+            if variant is not FULL and study.budget == "steps" and not study.finished(FULL):
+                break  # how many steps it has is not known yet
+            with progress_bar(f"{variant.name}: preparing") as bar:
+                trainer = study.prepared(variant, bar.stage, ours)
+            with training_bar(trainer, f"{variant.name}: ") as (watch, stage):
+                study.train(variant, trainer, watch, minutes, stage)
 
 
 def _chosen(graph: Graph, recipe: str, settings: list[str], seed: int | None) -> Recipe:
