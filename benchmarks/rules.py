@@ -19,6 +19,7 @@ from squire.graph.io import load_graph
 from squire.graph.store import Adjacency
 from squire.rules.apply import RuleEngine
 from squire.rules.mine import MiningOptions, mine_rules
+from squire.study.planted import random_facts
 
 TARGETS = {"nell23k_s": "< 30", "fb15k237_s": "< 300", "apply_qps": "≥ 500", "peak_mb": "< 2000"}
 CLOSED = MiningOptions(constants=False)
@@ -78,10 +79,7 @@ def synthetic_step(edges: str) -> Figures:
     count = int(edges)
     rng = np.random.default_rng(0)
     entities = count // 10
-    # u ** 2 crowds towards 0: few busy entities and many rare ones.
-    heads, tails = ((rng.random(count) ** 2 * entities).astype(np.int32) for _ in range(2))
-    relations = (rng.random(count) ** 2 * 100).astype(np.int32)
-    graph = Adjacency.build(np.stack([heads, relations, tails], axis=1), entities, 100)
+    graph = Adjacency.build(random_facts(rng, count, entities, 100), entities, 100)
     return timed(graph, MiningOptions())
 
 

@@ -41,6 +41,7 @@ class History:
     mrr: Points  # empty before the first validation
     signature: str  # of the last validation; empty before the first
     frequency: float | None  # the MRR that a model must beat, filtered like the run's own; None without valid
+    iterations: tuple[int, ...]  # the first step of each iteration of Algorithm 1, from the second on
 
 
 def read_history(folder: Path) -> History:
@@ -57,7 +58,15 @@ def read_history(folder: Path) -> History:
         np.array([(line["step"], line["valid"]["mrr"]) for line in valid], np.float64).reshape(-1, 2),
         valid[-1]["valid"]["signature"] if valid else "",
         _frequency(folder / GRAPH),
+        _iterations(lines),
     )
+
+
+def _iterations(lines: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+    first: dict[int, int] = {}
+    for line in lines:
+        first.setdefault(line.get("iteration", 1), line["step"])
+    return tuple(step for iteration, step in sorted(first.items()) if iteration > 1)
 
 
 def _metrics(folder: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from squire.constraint import EdgeConstraint
 from squire.errors import CheckpointError, SettingError
 from squire.files import BEST, GRAPH, LAST, RECIPE, RULES
 from squire.graph.graph import Graph
+from squire.graph.streams import replacing
 from squire.model import Transformer
 from squire.prior import Prior
 from squire.recipe import Recipe
@@ -70,6 +71,13 @@ class Run:
     def steps(self) -> ModelSteps:
         """The model as a search sees it; what the search remembers goes with it."""
         return ModelSteps(self.model)
+
+
+def save_settings(folder: Path, graph: Graph, recipe: Recipe) -> None:
+    """What a run begins with: all that it needs is in its folder from then on."""
+    graph.save(folder / GRAPH)
+    with replacing(folder / RECIPE) as temporary:
+        temporary.write_text(json.dumps(recipe.to_dict(), indent=1), encoding="utf-8")
 
 
 def load_settings(folder: Path) -> tuple[Graph, Recipe]:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from squire.cli import ablation, efficiency
 from squire.cli.annotate import converse
 from squire.cli.answer import UNKNOWN, path_text
 from squire.cli.choices import AggregateOption, BeamOption, RunFolder
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
+from squire.cli.outputs import can_go_on, tell, write_json, write_text
 from squire.errors import SettingError
 from squire.files import ANNOTATION
-from squire.graph.streams import ensure_creatable, replacing
+from squire.graph.streams import ensure_creatable
 from squire.plots import check_picture
 
 app = typer.Typer(help="The paper's studies: how a model walks, and whether it convinces.", no_args_is_help=True)
+app.command(epilog=ablation.EXAMPLES)(ablation.ablation)
+app.command(epilog=efficiency.EXAMPLES)(efficiency.efficiency)
+app.command("efficiency-measure", hidden=True)(efficiency.measure)
 
 Draw = Annotated[int, typer.Option("--seed", min=0, help="Of the order in which test questions are drawn.")]
 
@@ -69,8 +71,8 @@ def attention(
 
         heading = f"{found.question}: {found.answer} ({found.evidence.grade})"
         draw_attention(titles, maps, found.tokens, QUERY_TOKENS, heading, found.signature, output)
-        _write_json(output.with_suffix(".json"), found.as_dict())
-        _tell(output, output.with_suffix(".json"))
+        write_json(output.with_suffix(".json"), found.as_dict())
+        tell(output, output.with_suffix(".json"))
     if as_json:
         print_json(found.as_dict())
     elif output is None:
@@ -112,7 +114,7 @@ def annotate(
     from squire.study.annotations import QUESTIONS, Annotations, summary_markdown
 
     output = output or run / ANNOTATION
-    with _can_go_on(), progress_bar("drawing questions") as bar:
+    with can_go_on(), progress_bar("drawing questions") as bar:
         from squire.study.asking import draw_questions
 
         draw_questions(
@@ -124,13 +126,13 @@ def annotate(
         errors.print(f"[yellow]test has only {len(study.to_judge)} questions whose answer is reached[/]")
     converse(study)
     summary = study.summary()
-    _write(study.file(".md"), summary_markdown(summary))
-    _write_json(study.file(".json"), summary.as_dict())
+    write_text(study.file(".md"), summary_markdown(summary))
+    write_json(study.file(".json"), summary.as_dict())
     if as_json:
         print_json(summary.as_dict())
     else:
         out.print(Text(summary_markdown(summary)), soft_wrap=True)
-    _tell(study.export(), study.file(".md"), study.file(".json"))
+    tell(study.export(), study.file(".md"), study.file(".json"))
 
 
 @app.command(epilog='Example: squire study agreement "study/judged by ann.jsonl" "study/judged by ben.jsonl"')
@@ -150,9 +152,9 @@ def agreement(
         _check_markdown(output)
     found = agreement_of(first, second)
     if output is not None:
-        _write(output, agreement_markdown(found))
-        _write_json(output.with_suffix(".json"), found.as_dict())
-        _tell(output, output.with_suffix(".json"))
+        write_text(output, agreement_markdown(found))
+        write_json(output.with_suffix(".json"), found.as_dict())
+        tell(output, output.with_suffix(".json"))
     if as_json:
         print_json(found.as_dict())
     else:
@@ -174,18 +176,18 @@ def cases(
 
     _check_markdown(output)
     ensure_creatable(output)
-    with _can_go_on(), progress_bar("asking") as bar:
+    with can_go_on(), progress_bar("asking") as bar:
         from squire.study.asking import draw_questions
 
         need = Counter(dict.fromkeys(KINDS, n))
         drawn = draw_questions(run, output.with_suffix(".jsonl"), seed, kind, need, beam, bar)
     found = Cases.of(drawn.questions, n, drawn.signature)
-    _write(output, found.markdown())
-    _write_json(output.with_suffix(".json"), found.as_dict())
+    write_text(output, found.markdown())
+    write_json(output.with_suffix(".json"), found.as_dict())
     for name, own in found.examples.items():
         if len(own) < n:
             errors.print(f"[yellow]only {len(own)} {name} among all {found.asked:,} test questions[/]")
-    _tell(output, output.with_suffix(".json"))
+    tell(output, output.with_suffix(".json"))
 
 
 @app.command(epilog="Example: squire study constraint runs/fb20 --edges FB15K237 -o studies/fb20")
@@ -211,7 +213,7 @@ def constraint(
     as_json: AsJson = False,
 ) -> None:
     """Hits@1 and MRR if paths may have only given edges: does the model walk, or walk and complete? (§4.6)"""
-    with _can_go_on(), progress_bar("loading") as bar:
+    with can_go_on(), progress_bar("loading") as bar:
         from squire.decode import Decoding
         from squire.evaluate.asked import Asked
         from squire.run import Run
@@ -235,40 +237,16 @@ def constraint(
 
     heading = f"{asked.dataset}, {asked.split}: answers under constraints on the edges of a path"
     files = [output / f"constraint.{suffix}" for suffix in ("md", "json", "png")]
-    _write(files[0], markdown(rows))
-    _write_json(files[1], [row.as_dict() for row in rows])
+    write_text(files[0], markdown(rows))
+    write_json(files[1], [row.as_dict() for row in rows])
     draw_constraints([row.name for row in rows], [row.metrics for row in rows], map(note, rows), heading, files[2])
     if as_json:
         print_json([row.as_dict() for row in rows])
     else:
         out.print(Text(markdown(rows)), soft_wrap=True)
-    _tell(*files)
-
-
-@contextmanager
-def _can_go_on() -> Iterator[None]:
-    """Work that Ctrl-C may end at any moment: all of it that was done is noted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        errors.print("[yellow]interrupted:[/] what is done is kept, and the same command goes on with it")
-        raise typer.Exit(130) from None
+    tell(*files)
 
 
 def _check_markdown(file: Path) -> None:
     if file.suffix != ".md":
         raise SettingError(f"--output {file}: expected a name that ends in .md.")
-
-
-def _write(file: Path, text: str) -> None:
-    with replacing(file) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def _write_json(file: Path, content: Any) -> None:
-    _write(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
-def _tell(*files: Path) -> None:
-    for file in files:
-        errors.print(f"wrote {file}", markup=False, highlight=False, soft_wrap=True)

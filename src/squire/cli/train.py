@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from squire.cli.choices import DeviceOption
 from squire.cli.console import errors, progress_bar, silent
 from squire.cli.data import Source, open_graph
+from squire.cli.training import training_bar, which_iteration
 from squire.errors import SettingError
 from squire.files import GRAPH, LAST, LOCK, RECIPE
 from squire.graph.stats import Stats
-from squire.graph.streams import replacing
 from squire.recipe import load_recipe, recipe_for
 from squire.train.lock import locked
 
@@ -38,7 +36,7 @@ def train(
     # Imported late: torch takes a second that no other command should wait for.
     from squire.run import load_settings
     from squire.train.distributed import team
-    from squire.train.loop import Moment, Trainer
+    from squire.train.loop import Trainer
     from squire.train.prepare import prepare
 
     with team(device) as ours, silent(not ours.leads), ExitStack() as while_training:
@@ -54,38 +52,17 @@ def train(
         trainer = Trainer(graph, chosen, tries, out, ours)
         if is_saved and (warning := trainer.resume().warning):
             errors.print(f"[yellow]{warning}[/]", soft_wrap=True)
-        iterations = len(trainer.phases)
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
-        )  # fmt: skip
-        with Progress(*columns, console=errors) as progress:
-            task = progress.add_task("", total=trainer.total_steps, completed=trainer.step, numbers="")
-
-            def show(what: str, done: int, total: int, numbers: str = "") -> None:
-                progress.update(task, description=what, completed=done, total=total, numbers=numbers)
-
-            def watch(now: Moment) -> None:
-                mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f}"
-                numbers = f"loss {now.loss:.3f}, {now.nodes_per_second:,.0f} nodes/s, MRR {mrr}"
-                where = f"{_iteration(now.iteration, iterations)}epoch {now.epoch + 1}"
-                show(where, now.step, now.total_steps, numbers)
-
-            done = trainer.fit(watch, minutes, show)
+        with training_bar(trainer) as (watch, stage):
+            done = trainer.fit(watch, minutes, stage)
         if done:
             best = "" if trainer.best_mrr is None else f", best valid MRR {trainer.best_mrr:.3f}"
             errors.print(f"trained: {out}{best}", highlight=False, soft_wrap=True)
         else:
-            where = _iteration(trainer.phase.iteration, iterations)
+            where = which_iteration(trainer.phase.iteration, len(trainer.phases))
             errors.print(
                 f"{where}stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved.", highlight=False
             )
             errors.print(f"To go on: squire train {source} --out {out} --resume", highlight=False, soft_wrap=True)
-
-
-def _iteration(number: int, of: int) -> str:
-    """Said only where there are several."""
-    return f"iteration {number} of {of}, " if of > 1 else ""
 
 
 @contextmanager
@@ -93,12 +70,12 @@ def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> Iterator
     """A new run folder that is complete in itself, and ours."""
     if out.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise SettingError(f"--out {out}: not empty. To do: choose another folder, or --resume.")
+    from squire.run import save_settings  # late, see above
+
     graph = open_graph(source)
     chosen = load_recipe(recipe_for(Stats.of(graph)) if recipe == "auto" else recipe, settings)
     with locked(out):
-        graph.save(out / GRAPH)
-        with replacing(out / RECIPE) as temporary:
-            temporary.write_text(json.dumps(chosen.to_dict(), indent=1), encoding="utf-8")
+        save_settings(out, graph, chosen)
         errors.print(f"recipe {chosen.name}: {chosen.about}", highlight=False, soft_wrap=True)
         yield
 

@@ -1,8 +1,8 @@
-"""The pictures of the studies: attention as heat maps, constraints as bars. Draws numbers; needs no torch."""
+"""The pictures of the studies: heat maps, bars, curves. Draws numbers; needs no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.evaluate.metrics import Metrics
-from squire.plots import check_picture, plain, save
+from squire.plots import History, check_picture, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from squire.study.efficiency_table import Row
 
 LONGEST = 24  # characters of a name
 COLUMNS = 3  # heat maps beside each other
 SMALL = {"fontsize": 7.5, "color": "0.35"}
+STYLES = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))  # of kinds of graphs
+PHASES = {"mining": "mining rules", "sampling": "sampling paths", "planting": "prefix trees", "epoch": "an epoch"}
+CHARACTERS_PER_INCH = 14  # of that size
 
 
 def draw_attention(
@@ -57,7 +63,7 @@ def draw_attention(
     bar = figure.colorbar(image, ax=list(grid), fraction=0.03, pad=0.01)
     bar.set_label("attention (share of a row, 0 to 1)", fontsize=9)
     figure.suptitle(plain(heading), fontsize=11)
-    figure.supxlabel(plain(signature), **SMALL)
+    _sign(figure, signature)
     save(figure, file)
 
 
@@ -96,8 +102,93 @@ def draw_constraints(
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside upper right", ncols=2, fontsize=9)
     axes.set_title(plain(heading), fontsize=11)
-    figure.supxlabel(plain(str(metrics[0].signature)), **SMALL)
+    _sign(figure, str(metrics[0].signature))
     save(figure, file)
+
+
+def draw_ablation(runs: Mapping[str, History], frequency: Metrics, heading: str, file: Path) -> None:
+    """Valid MRR over the steps of each variant (Figure 6), and where iterations begin with new paths."""
+    from matplotlib.figure import Figure  # late: it takes half a second
+
+    check_picture(file)
+    figure = Figure(figsize=(9, 5.4), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    for number, (name, run) in enumerate(runs.items()):
+        best = f", best {run.mrr[:, 1].max():.3f}" if len(run.mrr) else ""
+        axes.plot(*run.mrr.T, color=f"C{number}", marker="o", markersize=3.5, linewidth=1.8, label=name + best)
+        for iteration, step in enumerate(run.iterations, start=2):
+            axes.axvline(step, color=f"C{number}", linestyle=":", linewidth=1.2)
+            axes.annotate(
+                f"iteration {iteration}", (step, 1), (3, -3), xycoords=("data", "axes fraction"),
+                textcoords="offset points", va="top", fontsize=8, color="0.3",
+            )  # fmt: skip
+    label = f"tail frequency {frequency.mrr:.3f}"
+    axes.axhline(frequency.mrr, color="0.4", linestyle="--", linewidth=1.2, label=label)
+    axes.set_xlabel("optimisation steps")
+    axes.set_ylabel("MRR on valid (0 to 1)")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlim(0, None)
+    axes.margins(y=0.12)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(plain(heading), fontsize=11)
+    figure.legend(frameon=False, loc="outside upper center", ncols=len(runs) + 1, fontsize=9)
+    _sign(figure, *(run.signature for run in runs.values()))
+    save(figure, file)
+
+
+def draw_efficiency(kinds: Mapping[str, Sequence[Row]], file: Path) -> None:
+    """Time and memory (logarithmic) and quality against the train facts; a line style a kind of graph."""
+    from matplotlib.figure import Figure  # late: it takes half a second
+
+    check_picture(file)
+    figure = Figure(figsize=(13.5, 5), dpi=120, layout="constrained")
+    time, memory, quality = figure.subplots(1, 3)
+    for style, (kind, rows) in zip(STYLES, kinds.items(), strict=False):
+        line = {"linestyle": style[0], "marker": style[1], "markersize": 5, "linewidth": 1.6}
+        facts = [row.facts for row in rows]
+        for number, (key, label) in enumerate(PHASES.items()):
+            values = [getattr(row, key) or np.nan for row in rows]
+            time.plot(facts, values, color=f"C{number}", label=f"{label}, {_short(kind)}", **line)
+        memory.plot(facts, [row.peak_mb or np.nan for row in rows], color="C5", label=_short(kind), **line)
+        for color, label, of in (("C0", "paths", "ours"), ("0.45", "tail frequency", "frequency")):
+            mrr = [(getattr(row, of) or {"mrr": np.nan})["mrr"] for row in rows]
+            quality.plot(facts, mrr, color=color, label=f"{label}, {_short(kind)}", **line)
+    for axes, title, unit in (
+        (time, "time", "seconds"),
+        (memory, "memory: peak of a process for each size", "megabytes (10⁶ bytes)"),
+        (quality, "quality on valid, as far as trained", "MRR (0 to 1)"),
+    ):
+        axes.set_xscale("log")
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("facts in train")
+        axes.set_ylabel(unit)
+        axes.grid(alpha=0.3, which="both" if axes is not quality else "major", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    time.set_yscale("log")
+    memory.set_yscale("log")
+    memory.set_ylim(100, max(10_000, 2 * memory.get_ylim()[1]))  # so that decades are seen as such
+    memory.yaxis.set_major_formatter("{x:,.0f}")
+    quality.set_ylim(0, None)
+    for axes in (time, memory, quality):
+        axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    figure.supxlabel("signature of each point: in the table beside this picture", **SMALL)
+    save(figure, file)
+
+
+def _sign(figure: Figure, *signatures: str) -> None:
+    """Below everything, each signature once, in lines that fit."""
+    width = int(figure.get_figwidth() * CHARACTERS_PER_INCH)
+    lines = []
+    for signature in dict.fromkeys(filter(None, signatures)):
+        line = ""
+        for part in signature.split("|"):
+            if line and len(line) + len(part) > width:
+                lines.append(line)
+                line = ""
+            line += f"|{part}" if line else part
+        lines.append(line)
+    figure.supxlabel(plain("\n".join(lines)), **SMALL)
 
 
 def _short(name: str) -> str:

@@ -108,6 +108,7 @@ class Trainer:
         self._negatives = Negatives.of(graph.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
+        self.interrupted = False  # by Ctrl-C, not by a time limit: whoever trains several runs in a row should end
         self._mrr: float | None = None
         self.phases = phases(recipe)
         self._begin(self.phases[0], tries)
@@ -178,6 +179,7 @@ class Trainer:
             while self.epoch < self.phases[-1].last_epoch:
                 if not (self._enter_phase(stage, should_stop) and self._finish_epoch(watch, should_stop, curves)):
                     self.save()
+                    self.interrupted = bool(interrupted)
                     return False
                 self.epoch, self.position = self.epoch + 1, 0
                 if self.team.leads:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from squire.files import RULES, TRIES
 from squire.graph.graph import Graph
+from squire.paths.paths import Paths
 from squire.paths.sample import both_directions, sample_paths
 from squire.paths.trie import Tries, build_tries
 from squire.recipe import Recipe
@@ -24,21 +25,37 @@ def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file
     """The prefix trees of all train facts and their inverses; rules from a file, or mined."""
     if (folder / TRIES).exists():
         return Tries.load(folder / TRIES)
-    index = None
-    if recipe.paths.rules:
-        rules = read_rules(rules_file, graph.names).rules if rules_file else _mine(graph, stage)
-        write_rules(rules, graph.names, folder / RULES)
-        index = _walked(rules, recipe)
-    paths = sample_paths(
+    paths = find_paths(graph, recipe, find_rules(graph, recipe, folder, stage, rules_file), stage)
+    return plant(paths, folder)
+
+
+def find_rules(
+    graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file: Path | None = None
+) -> ClosedIndex | None:
+    """The rules that paths should follow, if any; all of them go into the run folder."""
+    if not recipe.paths.rules:
+        return None
+    rules = read_rules(rules_file, graph.names).rules if rules_file else _mine(graph, stage)
+    write_rules(rules, graph.names, folder / RULES)
+    return _walked(rules, recipe)
+
+
+def find_paths(graph: Graph, recipe: Recipe, rules: ClosedIndex | None, stage: Stage) -> Paths:
+    """The recipe's paths of all train facts and their inverses."""
+    return sample_paths(
         graph.train,
         both_directions(graph.train.triples, graph.num_relations),
-        index,
+        rules,
         hops=recipe.paths.hops,
         per_triple=recipe.paths.per_triple,
         edge_weight=recipe.paths.edge_weight,
         seed=recipe.train.seed,
         progress=lambda done, total: stage("sampling paths", done, total),
     )
+
+
+def plant(paths: Paths, folder: Path) -> Tries:
+    """Their prefix trees, kept in the run folder."""
     tries = build_tries(paths)
     tries.save(folder / TRIES)
     return tries

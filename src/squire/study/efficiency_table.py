@@ -1,0 +1,138 @@
+"""What graphs of growing size cost, as tables and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from squire.evaluate.metrics import NAMES
+from squire.study.efficiency import MINING, PLANTING, SAMPLING, Case
+from squire.study.markdown import code, literal, table
+
+HEADINGS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of one kind of graph. Seconds, megabytes (10⁶ bytes)."""
+
+    kind: str  # what it is a size of: a graph's samples, or made graphs
+    name: str
+    recipe: str
+    entities: int
+    facts: int
+    rules: int
+    nodes: int  # of the prefix trees
+    parameters: int
+    mining: float
+    sampling: float
+    planting: float
+    step: float | None  # None if training was too short to tell
+    nodes_per_second: float | None
+    epoch: float | None
+    epoch_measured: bool  # else extrapolated from the steps
+    whole: float | None  # training to the end of the recipe, extrapolated
+    epochs: int  # of the recipe
+    steps: int  # done
+    steps_per_epoch: int
+    trained: float  # for so long, validations included
+    finished: bool  # or to the end of the recipe
+    queries_per_second: float | None
+    peak_mb: float | None
+    ours: dict[str, Any] | None  # figures with intervals and signature; None without valid facts
+    frequency: dict[str, Any] | None
+    load_average: float | None  # the highest that was seen
+    threads: int
+
+    @classmethod
+    def of(cls, kind: str, recipe: str, case: Case) -> Row:
+        """Of a case that is done."""
+        prepared, trained, asked = (case.noted(phase) or {} for phase in ("prepared", "trained", "asked"))
+        seconds, graph = prepared["seconds"], prepared["graph"]
+        step, epoch = trained["step_s"], trained["epoch_s"]
+        if step is not None and epoch is None:
+            epoch = step * trained["steps_per_epoch"]
+        every = case.notes
+        peaks = [note["peak_mb"] for note in every if note["peak_mb"] is not None]
+        loads = [note["load_average"] for note in every if note["load_average"] is not None]
+        ours, frequency = asked["rows"] or (None, None)
+        return cls(
+            kind=kind, name=graph["name"], recipe=recipe, entities=graph["entities"], facts=graph["facts"],
+            rules=prepared["rules"], nodes=prepared["nodes"], parameters=trained["parameters"],
+            mining=seconds[MINING], sampling=seconds[SAMPLING], planting=seconds[PLANTING],
+            step=step, nodes_per_second=trained["nodes_per_second"],
+            epoch=epoch, epoch_measured=trained["epoch_s"] is not None,
+            whole=None if epoch is None else epoch / trained["steps_per_epoch"] * trained["total_steps"],
+            epochs=trained["epochs"], steps=trained["step"], steps_per_epoch=trained["steps_per_epoch"],
+            trained=sum(note["seconds"] for note in every if note["phase"] == "trained"),
+            finished=trained["finished"],
+            queries_per_second=asked["queries"] / asked["seconds"] if asked["queries"] else None,
+            peak_mb=max(peaks, default=None), ours=ours, frequency=frequency,
+            load_average=max(loads, default=None), threads=trained["threads"],
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Time and memory, then quality, and the signatures of the figures."""
+    signatures = [one["signature"] for row in rows for one in (row.ours, row.frequency) if one]
+    return "\n".join([
+        "# Efficiency: time, memory and quality against the size of a graph\n",
+        "Each size in a process of its own, after a warm-up that pays for compilation. Peak: the most memory that "
+        "this process has held, all phases together. Whole training: all epochs of the recipe, without "
+        "iterations, extrapolated from the steps that were measured; ≈ marks an epoch that was, too.\n",
+        _costs(rows),
+        "Quality on valid, by the model as it was after the steps that are given: a model that has seen only a "
+        "part of its epochs says little. ± is half of the 95 % interval.\n",
+        _quality(rows),
+        *map(code, dict.fromkeys(signatures)),
+    ])  # fmt: skip
+
+
+def _costs(rows: Sequence[Row]) -> str:
+    headings = ("graph", "recipe", "facts", "entities", "facts an entity", "mining rules (s)", "rules",
+                "sampling paths (s)", "prefix trees (s)", "nodes", "parameters", "steps/s", "nodes/s",
+                "an epoch (s)", "whole training (h)", "queries/s", "peak (MB)", "threads", "load")  # fmt: skip
+    lines = []
+    for row in rows:
+        epoch = _shown(row.epoch) if row.epoch_measured or row.epoch is None else f"≈ {_shown(row.epoch)}"
+        lines.append((
+            literal(row.name), literal(row.recipe), f"{row.facts:,}", f"{row.entities:,}",
+            f"{row.facts / max(row.entities, 1):.1f}", _shown(row.mining), f"{row.rules:,}",
+            _shown(row.sampling), _shown(row.planting), f"{row.nodes:,}", f"{row.parameters:,}",
+            _shown(1 / row.step if row.step else None), _shown(row.nodes_per_second),
+            epoch,
+            _shown(None if row.whole is None else row.whole / 3600), _shown(row.queries_per_second),
+            _shown(row.peak_mb), f"{row.threads}", _shown(row.load_average),
+        ))  # fmt: skip
+    return table(headings, lines)
+
+
+def _quality(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows:
+        seen = row.steps / row.steps_per_epoch
+        state = f"{row.steps:,} ({seen:.2g} of {row.epochs} epochs)"
+        for method, figures in (("paths", row.ours), ("tail frequency", row.frequency)):
+            if figures is not None:
+                trained = (state, f"{row.trained / 60:.1f}") if method == "paths" else ("", "")
+                lines.append((literal(row.name), method, *trained, f"{figures['queries']:,}", *_cells(figures)))
+    return table(("graph", "ranked by", "steps", "minutes", "questions", *HEADINGS), lines)
+
+
+def _cells(figures: dict[str, Any]) -> list[str]:
+    cells = []
+    for name in NAMES:
+        low, high = figures["intervals"][name]
+        cells.append(f"{figures[name]:.3f} ±{(high - low) / 2:.3f}")
+    return cells
+
+
+def _shown(number: float | None) -> str:
+    """Three digits: 0.0123, 1.23, 123, 12,345."""
+    if number is None:
+        return ""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"

@@ -1,0 +1,340 @@
+"""What sizes cost is measured phase by phase, each in a process of its own, and never twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import facts_of
+from matplotlib.figure import Figure
+from small_run import TINY, family
+from study_cases import study
+from test_plots import PNG, drawn
+
+from squire.decode import Decoding
+from squire.errors import SettingError, SquireError
+from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluate.paths import rank_by_paths
+from squire.files import GRAPH, METRICS, TRIES
+from squire.graph.datasets import resolve
+from squire.graph.graph import SPLITS, Graph
+from squire.graph.io import load_graph
+from squire.recipe import Recipe, load_recipe
+from squire.rules.apply import RuleEngine
+from squire.rules.mine import MiningOptions, mine_rules
+from squire.run import Run, load_settings
+from squire.study import efficiency
+from squire.study.efficiency import Case, Limits, Pace
+from squire.study.efficiency_table import Row, markdown
+from squire.study.planted import planted_graph
+from squire.study.sampling import discovery, grown_sample
+from squire.train.loop import Moment, Trainer
+from squire.train.prepare import prepare
+
+__all__ = ["drawn"]  # a fixture
+SETTINGS = [*TINY, "train.epochs=3", "train.valid_queries=2"]
+OPTIONS = [word for setting in SETTINGS for word in ("--set", setting)]
+LIMITS = Limits(minutes=1, questions=5)
+
+
+def silent(*_: object) -> None:
+    pass
+
+
+def a_recipe(*more: str) -> Recipe:
+    return load_recipe("small", [*SETTINGS, *more])
+
+
+def begun(folder: Path, graph: Graph | None = None, recipe: Recipe | None = None, limits: Limits = LIMITS) -> Case:
+    return Case.begun(folder, {"made": 1}, graph or family(), recipe or a_recipe(), limits)
+
+
+# ------------------------------------------------------------------------------------------------ made graphs
+
+
+def test_a_made_graph_has_its_size_and_is_the_same_again() -> None:
+    graph = planted_graph(4000, seed=1)
+    assert graph == planted_graph(4000, seed=1)
+    assert graph != planted_graph(4000, seed=2)
+    assert 0.9 * 4000 < len(graph.train.triples) <= 4000
+    assert graph.num_entities == 400
+    held_out = facts_of(graph, "valid") | facts_of(graph, "test")
+    assert not held_out & facts_of(graph, "train")
+    assert len(held_out) == len(graph.valid) + len(graph.test) > 50
+    with pytest.raises(SettingError, match="--synthetic 50: expected 200 or more"):
+        planted_graph(50)
+
+
+def test_rules_are_planted_that_answer_what_is_held_out() -> None:
+    graph = planted_graph(4000)
+    rules = mine_rules(graph.train, MiningOptions(constants=False)).rules
+    asked = Asked.of(graph, "valid")
+    by_rules = rank_by_rules(graph, asked, RuleEngine(rules, graph.train)).metrics()
+    by_frequency = rank_by_frequency(graph, asked).metrics()
+    assert by_rules.mrr > 0.5
+    assert by_frequency.mrr < 0.2
+
+
+# ---------------------------------------------------------------------------------------------------- samples
+
+
+def test_samples_grow_and_hold_all_facts_among_their_entities() -> None:
+    graph = load_graph(resolve("world"))
+    smaller: set[str] = set()
+    for share in (0.1, 0.4, 1.0):
+        sample = grown_sample(graph, share, seed=3)
+        entities, relations = set(sample.names.entities), set(sample.names.relations)
+        assert smaller < entities
+        smaller = entities
+        assert len(sample.train.triples) >= share * len(graph.train.triples)
+        assert facts_of(sample, "train") == {
+            fact for fact in facts_of(graph, "train") if fact[0] in entities and fact[2] in entities
+        }
+        for split in SPLITS[1:]:
+            assert facts_of(sample, split) == {
+                (h, r, t)
+                for h, r, t in facts_of(graph, split)
+                if h in entities and t in entities and r in relations
+            }
+    assert facts_of(sample, "train") == facts_of(graph, "train")
+
+
+def test_a_sample_is_about_as_dense_as_the_graph_and_hangs_together() -> None:
+    graph = load_graph(resolve("world"))
+    whole = len(graph.train.triples) / graph.num_entities
+    sample = grown_sample(graph, 0.25)
+    assert whole / 1.6 < len(sample.train.triples) / sample.num_entities < whole * 1.6
+    reached, left = {0}, [0]
+    while left:
+        new = set(sample.train.edges(left.pop())[1].tolist()) - reached
+        reached |= new
+        left += new
+    assert len(reached) == sample.num_entities
+    some = np.random.default_rng(0).choice(graph.train.triples, len(sample.train.triples), replace=False)
+    assert len(some) / len(np.unique(some[:, ::2])) < 0.8 * whole  # what random facts would have been
+
+
+def test_everything_is_discovered_once_by_an_edge_from_before_and_what_has_none_last() -> None:
+    graph = load_graph(resolve("world"))
+    edges = graph.train
+    place = discovery(edges, np.random.default_rng(0))
+    assert sorted(place.tolist()) == list(range(graph.num_entities))
+    starts = 0
+    for entity in range(graph.num_entities):
+        neighbours = edges.edges(entity)[1]
+        starts += len(neighbours) > 0 and not (place[neighbours] < place[entity]).any()
+    assert starts == 1  # world is one piece
+    lonely = np.diff(edges.offsets) == 0
+    if lonely.any():
+        assert place[lonely].min() > place[~lonely].max()
+    with pytest.raises(SettingError, match=r"--sizes 1\.5: expected shares above 0, at most 1"):
+        grown_sample(graph, 1.5)
+
+
+# -------------------------------------------------------------------------------------------------- measuring
+
+
+def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path: Path) -> None:
+    case = begun(tmp_path / "case")
+    case.measure(silent)
+    assert case.done
+    assert [note["phase"] for note in case.notes] == ["prepared", "trained", "block", "asked"]
+    graph, recipe = load_settings(case.folder)
+    other = tmp_path / "other"
+    other.mkdir()
+    trainer = Trainer(graph, recipe, prepare(graph, recipe, other, silent), other)
+    trainer.fit(silent)
+    assert (other / TRIES).read_bytes() == (case.folder / TRIES).read_bytes()
+
+    def losses(folder: Path) -> list[float]:
+        lines = map(json.loads, (folder / METRICS).read_text().splitlines())
+        return [line["loss"] for line in lines if "loss" in line]
+
+    assert losses(case.folder) == losses(other)
+    prepared, trained, _, asked = case.notes
+    assert prepared["seconds"].keys() == {"mining rules", "sampling paths", "prefix trees"}
+    assert all(seconds > 0 for seconds in prepared["seconds"].values())
+    assert prepared["graph"]["facts"] == len(graph.train.triples)
+    assert (trained["step"], trained["finished"]) == (trainer.step, True)
+    ours, frequency = asked["rows"]
+    run = Run.load(case.folder)
+    asked_for = Asked.of(graph, "valid", known_in=("train", "valid"))
+    how = Decoding.of(recipe, run.known)
+    assert ours["mrr"] == rank_by_paths(run.steps, graph, asked_for, how, 0).metrics().mrr
+    assert "split:valid" in ours["signature"]
+    assert frequency["mrr"] == rank_by_frequency(graph, Asked.of(graph, "valid")).metrics().mrr
+    before = (case.folder / efficiency.JOURNAL).read_text()
+    Case(case.folder).measure(silent)
+    assert (case.folder / efficiency.JOURNAL).read_text() == before  # nothing was measured again
+
+
+def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = begun(tmp_path)
+
+    def stop(what: str, done: int, total: int) -> None:
+        if (what, done) == ("training", 4):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        case.measure(stop)
+    trained = case.noted("trained")
+    assert trained is not None
+    assert not trained["finished"]
+    assert not case.done
+    limits: list[float | None] = []
+    fit = Trainer.fit
+
+    def remember(self: Trainer, watch: object, minutes: float | None = None, *more: object) -> bool:
+        limits.append(minutes)
+        return fit(self, watch, minutes, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Trainer, "fit", remember)
+    Case(tmp_path).measure(silent)
+    assert limits == [pytest.approx((60 - trained["seconds"]) / 60)]
+    again = Case(tmp_path)
+    assert Counter(note["phase"] for note in again.notes) == {"prepared": 1, "trained": 2, "block": 1, "asked": 1}
+    row = Row.of("made", "small", again)
+    assert row.finished
+    assert row.trained == sum(note["seconds"] for note in again.notes if note["phase"] == "trained")
+
+
+def test_questions_that_are_noted_are_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks of two questions
+    graph = planted_graph(2000)
+    whole = begun(tmp_path / "whole", graph)
+    whole.measure(silent)
+    parts = begun(tmp_path / "parts", graph)
+
+    def stop(what: str, done: int, total: int) -> None:
+        if (what, done) == ("asking", 2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parts.measure(stop)
+    assert not parts.done
+    parts.measure(silent)
+    blocks = [note["ranks"] for note in parts.notes if note["phase"] == "block"]
+    assert [len(ranks) for ranks in blocks] == [2, 2, 1]
+    first, second = whole.noted("asked"), parts.noted("asked")
+    assert first is not None
+    assert second is not None
+    assert first["rows"] == second["rows"]
+
+
+def test_another_recipe_or_limit_is_refused_by_name(tmp_path: Path) -> None:
+    begun(tmp_path)
+    with pytest.raises(SettingError, match=r"another study .*model\.dim is 16 there and 32 here"):
+        begun(tmp_path, recipe=a_recipe("model.dim=32"))
+    with pytest.raises(SettingError, match=r"another study .*minutes is 1 there and 2 here"):
+        begun(tmp_path, limits=Limits(minutes=2, questions=5))
+
+
+def test_without_steps_or_valid_facts_what_is_unknown_stays_empty(tmp_path: Path) -> None:
+    case = begun(tmp_path, graph=family(valid=False), limits=Limits(minutes=0, questions=5))
+    case.measure(silent)
+    row = Row.of("made", "small", case)
+    assert (row.step, row.epoch, row.whole, row.ours, row.queries_per_second) == (None,) * 5
+    assert "made" in markdown([row])
+
+
+def a_moment(epoch: int, step: int) -> Moment:
+    return Moment(step, 8, 1, epoch, 1.0, 100.0 * step, None)
+
+
+def test_pace_leaves_out_what_is_between_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs of three steps, two seconds each; a validation of a minute between them; then a step more."""
+    now = iter([10.0, 12.0, 14.0, 76.0, 78.0, 80.0, 140.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
+    pace = Pace()
+    for step, epoch in enumerate([0, 0, 0, 1, 1, 1, 2], start=1):
+        pace.note(a_moment(epoch, step))
+    assert pace.figures(3) == {"step_s": 2.0, "epoch_s": 6.0, "nodes_per_second": 450.0}
+    assert pace.figures(4) == {"step_s": 2.0, "epoch_s": None, "nodes_per_second": 450.0}
+    assert Pace().figures(3) == {"step_s": None, "epoch_s": None, "nodes_per_second": None}
+
+
+def test_the_peak_of_a_process_is_its_own() -> None:
+    """Neither that of the process that started it, nor less than what it has held."""
+    ballast = np.ones(400_000_000 // 8)
+
+    def child(code: str) -> float:
+        script = f"from squire.study.costs import peak_mb\n{code}\nprint(peak_mb())"
+        return float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True).stdout)
+
+    bare = child("")
+    assert bare < 300
+    assert child("x = b'1' * 200_000_000") >= bare + 190
+    assert len(ballast)
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+def test_the_command_measures_every_size_in_a_process_and_draws_them(tmp_path: Path, drawn: list[Figure]) -> None:
+    family().save(tmp_path / "family.graph")
+    command = [tmp_path / "family.graph", "--sizes", "1", "--synthetic", "300", "--recipe", "small", *OPTIONS]
+    folder = tmp_path / "out"
+    result = study("efficiency", *command, "--questions", 5, "--out", folder)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((folder / "efficiency.json").read_text())
+    assert [(row["kind"], row["name"]) for row in rows] == [("made", "made"), ("synthetic", "synthetic-300")]
+    assert all(row["peak_mb"] > 50 for row in rows)
+    table = (folder / "efficiency.md").read_text()
+    for row in rows:
+        assert f"| {row['name']} |" in table
+        for figures in (row["ours"], row["frequency"]):
+            assert f"`{figures['signature']}`" in table
+    assert (folder / "efficiency.png").read_bytes().startswith(PNG)
+    seconds, memory, quality = drawn[0].axes
+    assert (seconds.get_xscale(), seconds.get_yscale(), memory.get_yscale()) == ("log", "log", "log")
+    assert [axes.get_ylabel().split()[0] for axes in (seconds, memory, quality)] == ["seconds", "megabytes", "MRR"]
+    assert {axes.get_xlabel() for axes in (seconds, memory, quality)} == {"facts in train"}
+    (ours,) = (line for line in quality.lines if line.get_label() == "paths, synthetic")
+    assert np.array(ours.get_xydata()).tolist() == [[rows[1]["facts"], rows[1]["ours"]["mrr"]]]
+    notes = (folder / "made" / efficiency.JOURNAL).read_text()
+    again = study("efficiency", *command, "--questions", 5, "--out", folder, "--json")
+    assert json.loads(again.stdout) == rows
+    assert (folder / "made" / efficiency.JOURNAL).read_text() == notes
+
+
+def test_a_process_that_fails_is_told_and_bad_sizes_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    case = folder / "synthetic-300"
+    command = ["efficiency", "--synthetic", "300", "--recipe", "small", *OPTIONS, "--out", folder]
+    case.mkdir(parents=True)
+    (case / "recipe.json").write_text("{}")
+    (case / GRAPH).write_text("no graph")
+    failed = study(*command).exception
+    assert isinstance(failed, SquireError)
+    assert "measuring ended with code 1" in str(failed)
+    failed = study("efficiency", "--synthetic", "many", "--out", folder).exception
+    assert isinstance(failed, SettingError)
+    assert "--synthetic many: expected numbers with commas between them" in str(failed)
+
+
+def test_ctrl_c_waits_for_the_process_and_is_told_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal interrupts both; the process must have its time to save."""
+    saved: list[str] = []
+
+    def saves_slowly(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        signal.raise_signal(signal.SIGINT)
+        saved.append(command[-1])
+        return subprocess.CompletedProcess(command, 130)
+
+    monkeypatch.setattr(subprocess, "run", saves_slowly)
+    done = study("efficiency", "--synthetic", "300", "--out", tmp_path)
+    assert done.exit_code == 130
+    assert "the same command goes on" in done.stderr
+    assert saved == [str(tmp_path / "synthetic-300")]
