@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.fusion.calibrate import CELL, Calibration, Reliability, pool
+from squire.fusion.calibrate import CELL, Calibration, Calibrations, Reliability, pool
 
 WEIGHED = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([1.0, 2.0, 5.0])), min_size=1)
 
@@ -60,13 +60,39 @@ def test_no_step_rests_on_few_answers_and_none_is_certainty() -> None:
 def test_without_answers_a_chance_is_believed() -> None:
     nothing = Calibration.fit(np.empty(0), np.empty(0, bool))
     assert nothing.confidence(np.array([0.3]))[0] == pytest.approx(0.3)
-    assert nothing.threshold_for(0.5) is None
+    assert Calibrations((nothing, nothing)).threshold_for(0.5) is None
+
+
+def of_two_kinds(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The truth of the first kind is the square of its chance, of the second the chance itself."""
+    rng = np.random.default_rng(seed)
+    chance, kind = rng.random(size), np.arange(size) % 2
+    return chance, rng.random(size) < np.where(kind == 0, chance**2, chance), kind
+
+
+def test_each_kind_of_answer_has_a_map_of_its_own() -> None:
+    calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
+    chance, is_true, kind = of_two_kinds(20_000, seed=1)
+    together = Calibration.fit(*of_two_kinds(20_000)[:2]).confidence(chance)
+    for one in range(2):
+        own = kind == one
+        assert Reliability.of(together[own], is_true[own]).error > 0.05
+        assert Reliability.of(calibration.confidence(chance, kind)[own], is_true[own]).error < 0.02
+
+
+def test_a_kind_of_few_answers_is_taken_for_one_like_all() -> None:
+    chance, is_true, kind = of_two_kinds(20_000)
+    kind[:] = 0
+    kind[:10] = 1
+    calibration = Calibrations.fit(chance, is_true, kind, 2)
+    everything = Calibration.fit(chance, is_true)
+    assert calibration.maps[1].truth.tolist() == everything.truth.tolist()
 
 
 def test_answers_above_a_threshold_are_as_precise_as_was_asked() -> None:
-    calibration = Calibration.fit(*drawn(20_000))
-    chance, is_true = drawn(20_000, seed=1)
-    confidence = calibration.confidence(chance)
+    calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
+    chance, is_true, kind = of_two_kinds(20_000, seed=1)
+    confidence = calibration.confidence(chance, kind)
     for precision in (0.5, 0.8):
         threshold = calibration.threshold_for(precision)
         assert threshold is not None

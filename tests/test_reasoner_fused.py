@@ -17,8 +17,8 @@ from squire.answers import Source, basis_of
 from squire.cli import app
 from squire.connections import connect
 from squire.errors import SettingError
-from squire.fusion.calibrate import Calibration
-from squire.fusion.fit import fit_fusion
+from squire.fusion.calibrate import Calibration, Calibrations
+from squire.fusion.fit import KINDS, fit_fusion
 from squire.fusion.store import save_fusion
 from squire.reasoner import Reasoner
 
@@ -31,7 +31,8 @@ def fused_run() -> Path:
     folder = small_run().parent / "fused"
     shutil.copytree(small_run(), folder)
     calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
-    save_fusion(replace(fit_fusion(family(), folds=2), calibration=calibration), folder)
+    made_up = Calibrations((calibration,) * KINDS)
+    save_fusion(replace(fit_fusion(family(), folds=2), calibration=made_up), folder)
     return folder
 
 

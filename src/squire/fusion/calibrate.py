@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
+FEW = 8  # cells that a map of its own must have
 CELL = 25  # answers that a step of the map rests on at least
 BINS = 10
 
@@ -45,13 +47,39 @@ class Calibration:
         """The probability that answers of such chances are true.  any shape"""
         return np.asarray(np.interp(chance, self.chance, self.truth))
 
+
+@dataclass(frozen=True)
+class Calibrations:
+    """A map for each kind of answer: what leads its list is more often true than another of the same chance, and
+    heads are asked for where many answers are true.
+    """
+
+    maps: tuple[Calibration, ...]  # (kind)
+
+    @classmethod
+    def fit(cls, chance: Floats, is_true: Bools, kind: Ints, kinds: int) -> Calibrations:
+        """From answers, (answer) each. A kind with few of them is taken for one like all."""
+        enough = [np.sum(kind == one) >= FEW * CELL for one in range(kinds)]
+        chosen = [kind == one if enough[one] else np.ones(len(kind), bool) for one in range(kinds)]
+        return cls(tuple(Calibration.fit(chance[which], is_true[which]) for which in chosen))
+
+    def confidence(self, chance: Floats, kind: Ints) -> Floats:
+        """(answer), (answer) -> (answer)"""
+        out = np.zeros(len(chance))
+        for one, own in enumerate(self.maps):
+            out[kind == one] = own.confidence(chance[kind == one])
+        return out
+
     def threshold_for(self, precision: float) -> float | None:
         """The lowest confidence from which on answers were true in at least this share; None if there is none."""
-        order = slice(None, None, -1)
-        count = np.cumsum(self.count[order])
-        share = np.cumsum((self.truth * self.count)[order]) / np.maximum(count, 1)
-        good = np.flatnonzero((share >= precision) & (count > 0))
-        return float(self.truth[order][good[-1]]) if len(good) else None
+        truth, counts = (np.concatenate([getattr(own, name) for own in self.maps]) for name in ("truth", "count"))
+        order = np.argsort(-truth, kind="stable")
+        count = np.cumsum(counts[order])
+        share = np.cumsum((truth * counts)[order]) / np.maximum(count, 1)
+        # Equal confidences come together: what is asked for is the last of them.
+        last = np.append(np.diff(truth[order]) < 0, True)
+        good = np.flatnonzero((share >= precision) & (count > 0) & last)
+        return float(truth[order][good[-1]]) if len(good) else None
 
 
 def _cells(chance: Floats, is_true: Bools) -> tuple[Floats, Floats, Floats]:

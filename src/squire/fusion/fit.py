@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.errors import SettingError
-from squire.fusion.calibrate import Calibration
+from squire.fusion.calibrate import Calibrations, Ints
 from squire.fusion.features import Evidence, Listed, MakeScorers, no_scorers
 from squire.fusion.folds import default_folds, hide, pairs_look_unlinked
 from squire.fusion.ranker import Ranker, RankerOptions, fit_ranker
@@ -30,6 +30,7 @@ Stage = Callable[[str, int, int], None]  # what, done, of how many
 
 ENOUGH = 22_000  # questions to fit on, of both directions: all that NELL23K has
 CALIBRATION_QUERIES = 10_000
+KINDS = 4  # of answers: tail or head, the first of its list or another
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,17 @@ class Fusion:
 
     evidence: Evidence
     ranker: Ranker
-    calibration: Calibration
+    calibration: Calibrations
     about: About
 
     def rank(self, queries: Ids, threads: int | None = None) -> Iterator[Ranked]:
         """Candidates of all queries, a block of queries at a time and in order.  queries: (query, 2)"""
         for listed in self.evidence.stream(np.ascontiguousarray(queries), threads):
             scores, chance = _judge(self.ranker, listed)
-            yield Ranked(listed, scores, chance, self.calibration.confidence(chance))
+            kind = _kinds(listed, scores, self.evidence.adjacency.num_relations)
+            yield Ranked(
+                listed, scores, chance, _falling(self.calibration.confidence(chance, kind), scores, listed)
+            )
 
     def sources(self, listed: Listed) -> dict[str, Floats]:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
@@ -101,8 +105,8 @@ def fit_fusion(
     )  # fmt: skip
     facts = {key: value for key, value in asdict(mining).items() if key != "threads"}  # which changes nothing
     about = About(seed, folds, lessons.folds, lessons.questions, len(lessons.lists), unlinked, facts)
-    chance, is_true = held_out_answers(evidence, ranker, graph, seed, mining.threads, stage)
-    return Fusion(evidence, ranker, Calibration.fit(chance, is_true), about)
+    answers = held_out_answers(evidence, ranker, graph, seed, mining.threads, stage)
+    return Fusion(evidence, ranker, Calibrations.fit(*answers, KINDS), about)
 
 
 def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:
@@ -180,19 +184,21 @@ def _taught(
 
 def held_out_answers(
     evidence: Evidence, ranker: Ranker, graph: Graph, seed: int, threads: int | None, stage: Stage
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """The chances of candidates for questions of valid, and whether valid has them; each question once."""
+) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
+    """The chances of candidates for questions of valid, whether it has them, their kinds; each question once."""
     both = both_sides(graph.valid, graph.num_relations)
     questions = _some(np.unique(both[:, :2], axis=0), CALIBRATION_QUERIES, seed)
     valid = graph.known("valid")
-    chances, truths, done = [np.empty(0)], [np.empty(0, bool)], 0
+    chances, truths, kinds, done = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)], 0
     for listed in evidence.stream(np.ascontiguousarray(questions), threads):
         asked = listed.queries[listed.query]
-        chances.append(_judge(ranker, listed)[1])
+        scores, chance = _judge(ranker, listed)
+        chances.append(chance)
+        kinds.append(_kinds(listed, scores, graph.num_relations))
         truths.append(valid.contains_each(asked[:, 0], asked[:, 1], listed.candidates))
         done += len(listed)
         stage("calibrating", done, len(questions))
-    return np.concatenate(chances), np.concatenate(truths)
+    return np.concatenate(chances), np.concatenate(truths), np.concatenate(kinds)
 
 
 def _judge(ranker: Ranker, listed: Listed) -> tuple[Floats, Floats]:
@@ -203,3 +209,24 @@ def _judge(ranker: Ranker, listed: Listed) -> tuple[Floats, Floats]:
     np.maximum.at(top, query, scores)
     weight = np.exp(scores - top[query])
     return scores, weight / np.bincount(query, weight, minlength=len(listed))[query]
+
+
+def _kinds(listed: Listed, scores: Floats, num_relations: int) -> Ints:
+    """Which of the KINDS a candidate is.  (candidate)"""
+    is_head = listed.queries[listed.query, 1] >= num_relations
+    return np.asarray(2 * is_head + (_order(listed, scores) > 0), np.int64)
+
+
+def _order(listed: Listed, scores: Floats) -> Offsets:
+    """0, 1, 2 … by falling score within each list.  (candidate)"""
+    best_first = np.lexsort((-scores, listed.query))
+    place = np.empty(len(scores), np.int64)
+    place[best_first] = np.arange(len(scores)) - listed.offsets[listed.query[best_first]]
+    return place
+
+
+def _falling(confidence: Floats, scores: Floats, listed: Listed) -> Floats:
+    """No answer is surer than the first of its list, whatever map it comes from.  (candidate)"""
+    first = confidence[_order(listed, scores) == 0]
+    sizes = np.diff(listed.offsets)
+    return np.asarray(np.minimum(confidence, np.repeat(first, sizes[sizes > 0])))

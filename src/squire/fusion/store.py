@@ -18,21 +18,22 @@ from torch import Tensor
 from squire.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
 from squire.files import FUSION
-from squire.fusion.calibrate import Calibration
+from squire.fusion.calibrate import Calibration, Calibrations
 from squire.fusion.features import Evidence, Scorer
-from squire.fusion.fit import About, Fusion
+from squire.fusion.fit import KINDS, About, Fusion
 from squire.fusion.ranker import Ranker, RankerOptions
 from squire.graph.store import Adjacency
 from squire.rules.rule import Rules
 
-FILE_VERSION = 1
+FILE_VERSION = 2
 
 
 def save_fusion(fusion: Fusion, folder: Path) -> Path:
     """Write it, whole or not at all."""
-    rules, calibration = fusion.evidence.rules, fusion.calibration
+    rules = fusion.evidence.rules
     arrays = {f"rules.{column.name}": getattr(rules, column.name) for column in fields(Rules)[1:]}
-    arrays |= {f"calibration.{column.name}": getattr(calibration, column.name) for column in fields(Calibration)}
+    for kind, own in enumerate(fusion.calibration.maps):
+        arrays |= {f"calibration{kind}.{column.name}": getattr(own, column.name) for column in fields(Calibration)}
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     tensors |= {f"ranker.{name}": tensor for name, tensor in fusion.ranker.tensors().items()}
     state: dict[str, Any] = {
@@ -60,7 +61,8 @@ def load_fusion(folder: Path, adjacency: Adjacency, scorers: Sequence[Scorer] = 
             raise CheckpointError(f"fitted on other features: {_difference(checkpoint.state['features'], names)}")
         options = RankerOptions(**checkpoint.state["ranker"])
         ranker = Ranker.of(checkpoint.part("ranker."), evidence.table, 2 * adjacency.num_relations, options)
-        calibration = Calibration(*_arrays(checkpoint.part("calibration."), Calibration, 0))
+        parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
+        calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except CheckpointError as error:
         raise CheckpointError(f"{checkpoint.file}: {error} To do: fit it again with 'squire fuse'.") from None
     except (KeyError, TypeError) as error:
