@@ -192,7 +192,9 @@ def test_attention_is_that_of_the_study(api: httpx.Client) -> None:
 
 
 def test_a_batch_is_a_line_a_question_in_order(api: httpx.Client) -> None:
-    questions = [{"head": name, "relation": "grandparent"} for name in ["cleo", "nobody", "ada", "ben"] * 5]
+    questions: list[dict[str, Any]] = [
+        {"head": name, "relation": "grandparent"} for name in ["cleo", "nobody", "ada", "ben"] * 5
+    ]
     questions.append({"head": None, "relation": "likes", "tail": "ada"})
     with api.stream("POST", f"{HERE}/batch", json={"questions": questions, "k": 2}) as response:
         assert response.headers["Content-Type"].startswith("application/x-ndjson")

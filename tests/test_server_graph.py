@@ -43,10 +43,10 @@ def test_relations_of_the_same_kind_of_entity_fit() -> None:
     graph = make_graph({"train": facts})
     names, n = graph.names, graph.num_relations
     share = fitting(graph.train, names.entity("country 9"))  # whose currency is missing
-    fits = {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS)}
+    fits = {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()}
     assert fits == {"currency", "borders"}
     share = fitting(graph.train, names.entity("river 0"))
-    assert {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS)} == {"flows through"}
+    assert {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()} == {"flows through"}
 
 
 ends = st.integers(0, 5)

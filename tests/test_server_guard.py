@@ -89,7 +89,7 @@ def test_a_link_from_another_site_may_open_the_page() -> None:
     ],
 )  # fmt: skip
 def test_the_token(guarded: httpx.Client, given: str | None, status: int) -> None:
-    headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+    headers = {} if given is None else {b"Authorization": given.encode("latin-1")}
     found = guarded.get("/api/models", headers=headers)
     assert found.status_code == status
     if status == 401:

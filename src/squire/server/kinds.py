@@ -38,8 +38,9 @@ def _peers(adjacency: Adjacency, entity: int, own: npt.NDArray[np.int32]) -> npt
     rarest = own[np.argsort(offsets[own + 1] - offsets[own], kind="stable")[:OWN]].tolist()
     having = [entities[offsets[relation] : offsets[relation + 1]] for relation in rarest]
     some = [one[:: max(1, len(one) // PEERS)] for one in having]
-    found = np.unique(np.concatenate([np.empty(0, np.int32), *some]))
-    return found[found != entity]
+    found: npt.NDArray[np.int32] = np.unique(np.concatenate([np.empty(0, np.int32), *some]))
+    others: npt.NDArray[np.int32] = found[found != entity]
+    return others
 
 
 def _relations_of(
