@@ -43,10 +43,10 @@ def test_relations_of_the_same_kind_of_entity_fit() -> None:
     graph = make_graph({"train": facts})
     names, n = graph.names, graph.num_relations
     share = fitting(graph.train, names.entity("country 9"))  # whose currency is missing
-    fits = {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS)}
+    fits = {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()}
     assert fits == {"currency", "borders"}
     share = fitting(graph.train, names.entity("river 0"))
-    assert {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS)} == {"flows through"}
+    assert {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()} == {"flows through"}
 
 
 ends = st.integers(0, 5)
@@ -58,11 +58,13 @@ def test_shares_are_those_that_a_loop_counts(facts: set[tuple[int, int, int]], e
     graph = make_graph({"train": every + [(f"e{h}", f"r{r}", f"e{t}") for h, r, t in facts]})
     train = graph.train
     has = [set(train.edges(one)[0].tolist()) for one in range(graph.num_entities)]
-    expected = []
-    for relation in range(2 * graph.num_relations):
-        shares = [0.0]
-        for own in has[entity]:
-            peers = [one for one in has if own in one]
-            shares.append(sum(relation in one for one in peers) / (len(peers) + 5))
-        expected.append(1.0 if relation in has[entity] else max(shares))
+    own = has[entity]
+    peers = [one for other, one in enumerate(has) if other != entity and one & own]
+    alike = [(len(one & own) / len(one | own)) ** 2 for one in peers]
+    expected = [
+        1.0
+        if relation in own
+        else sum(weight for one, weight in zip(peers, alike, strict=True) if relation in one) / (sum(alike) + 1)
+        for relation in range(2 * graph.num_relations)
+    ]
     np.testing.assert_allclose(fitting(train, entity), expected)

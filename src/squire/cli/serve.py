@@ -7,6 +7,7 @@ import re
 import socket
 import webbrowser
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -39,8 +40,7 @@ def serve(
     from squire.server.guard import LOOPBACK, Gate
     from squire.server.limits import Limits
     from squire.server.models import Model
-    from squire.server.serving import address, is_loopback, is_wildcard, listen
-    from squire.server.serving import serve as serve_app
+    from squire.server.serving import address, is_loopback, is_wildcard, listen, serve_until_told
 
     if token is not None and not re.fullmatch(r"[!-~]+", token):
         raise SettingError("--token: expected letters, digits and signs without spaces, at least one.")
@@ -49,24 +49,24 @@ def serve(
             f"--host {host}: others could reach this service, so it needs a token. To do: set SQUIRE_TOKEN, e.g. "
             f"to the output of 'openssl rand -hex 32'."
         )
-    folders = named_folders(runs)
-    listening = listen(host, port)  # before the work of loading
-    with progress_bar("loading") as bar:
-        models = []
-        for number, (name, folder) in enumerate(folders.items()):
-            bar.stage(f"loading {name}", number, len(folders))
-            models.append(Model.load(name, folder))
+    folders, limits = named_folders(runs), Limits()
     hosts = {host.lower(), *(name.lower() for name in allow_host or [])}
     if is_loopback(host) or is_wildcard(host):
         hosts |= {*LOOPBACK, socket.gethostname().lower()} if is_wildcard(host) else set(LOOPBACK)
-    where = address(host, listening)
-    out.print(f"squire serves {', '.join(folders)} at {where}", markup=False, highlight=False, soft_wrap=True)
-    out.file.flush()
-    errors.print("Ctrl-C ends it.", style="dim")
-    if open_page:
-        webbrowser.open(where)
-    limits = Limits()
-    serve_app(create_app(models, Gate(hosts, is_wildcard(host), token), limits), listening, limits)
+    with closing(listen(host, port)) as listening:  # before the work of loading: the port may be taken
+        with progress_bar("loading") as bar:
+            models = []
+            for number, (name, folder) in enumerate(folders.items()):
+                bar.stage(f"loading {name}", number, len(folders))
+                models.append(Model.load(name, folder))
+        service = create_app(models, Gate(hosts, is_wildcard(host), token), limits)
+        where = address(host, listening)
+        out.print(f"squire serves {', '.join(folders)} at {where}", markup=False, highlight=False, soft_wrap=True)
+        out.file.flush()
+        errors.print("Ctrl-C ends it.", style="dim")
+        if open_page:
+            webbrowser.open(where)
+        serve_until_told(service, listening, limits)
 
 
 def named_folders(runs: Sequence[str]) -> dict[str, Path]:

@@ -11,32 +11,46 @@ import numpy.typing as npt
 from squire.graph.store import Adjacency
 
 OWN, PEERS = 16, 500  # rarest relations of an entity that tell its kind, and entities looked at for each
-DOUBT = 5.0  # as if so many more peers had no relation in common: one peer is no kind
+DOUBT = 1.0  # as if one more peer, the same in all else, had nothing more: a single one is no kind
 FITS = 0.2
 
 
 def fitting(adjacency: Adjacency, entity: int) -> npt.NDArray[np.float64]:
-    """For each edge relation, the share of peers that have it; 1 for those that the entity has.  (2 · relation)"""
-    entities, offsets = adjacency.starts
+    """For each edge relation, how many of the entity's peers have it; 1 for its own.  (2 · relation)
+
+    A peer counts by how alike it is: relations that both have by those that either has, squared.
+    """
     own = np.unique(adjacency.edges(entity)[0])
-    share = np.zeros(2 * adjacency.num_relations)
-    sizes = offsets[own + 1] - offsets[own]
-    for relation in own[np.argsort(sizes, kind="stable")[:OWN]].tolist():
-        peers = entities[offsets[relation] : offsets[relation + 1]]
-        peers = peers[:: max(1, len(peers) // PEERS)]
-        count = _having(adjacency, peers)
-        np.maximum(share, count / (len(peers) + DOUBT), out=share)
-    share[own] = 1.0
-    return share
+    is_own = np.zeros(2 * adjacency.num_relations, bool)
+    is_own[own] = True
+    peers = _peers(adjacency, entity, own)
+    owner, relations = _relations_of(adjacency, peers)
+    both = np.bincount(owner, is_own[relations], len(peers))
+    either = np.bincount(owner, minlength=len(peers)) + len(own) - both
+    alike = (both / np.maximum(either, 1)) ** 2
+    share = np.bincount(relations, alike[owner], len(is_own)) / (alike.sum() + DOUBT)
+    return np.where(is_own, 1.0, share)
 
 
-def _having(adjacency: Adjacency, entities: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """How many of the entities have an edge of each relation.  (2 · relation)"""
+def _peers(adjacency: Adjacency, entity: int, own: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Others with some of the same relations; of many, some, evenly spread."""
+    entities, offsets = adjacency.starts
+    rarest = own[np.argsort(offsets[own + 1] - offsets[own], kind="stable")[:OWN]].tolist()
+    having = [entities[offsets[relation] : offsets[relation + 1]] for relation in rarest]
+    some = [one[:: max(1, len(one) // PEERS)] for one in having]
+    found: npt.NDArray[np.int32] = np.unique(np.concatenate([np.empty(0, np.int32), *some]))
+    others: npt.NDArray[np.int32] = found[found != entity]
+    return others
+
+
+def _relations_of(
+    adjacency: Adjacency, entities: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The distinct relations of each entity: whose (a place in `entities`), and which.  (pair), (pair)"""
     first, size = adjacency.offsets[entities], np.diff(adjacency.offsets)[entities]
     edges = np.repeat(first - np.cumsum(size) + size, size) + np.arange(size.sum())
-    owner = np.repeat(np.arange(len(entities)), size)
-    relations = adjacency.relations[edges]
-    # Edges of one entity are sorted by relation, so a relation's first edge counts and the others do not.
+    owner, relations = np.repeat(np.arange(len(entities)), size), adjacency.relations[edges]
+    # Edges of one entity are sorted by relation, so a relation's first edge stays and the others go.
     is_first = np.ones(len(edges), bool)
     is_first[1:] = (np.diff(owner) != 0) | (np.diff(relations) != 0)
-    return np.bincount(relations[is_first], minlength=2 * adjacency.num_relations)
+    return owner[is_first], relations[is_first]

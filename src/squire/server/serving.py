@@ -7,7 +7,7 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -54,11 +54,11 @@ def address(host: str, listening: socket.socket) -> str:
     return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
 
 
-def serve(app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
+def serve_until_told(app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
     """Until SIGTERM or Ctrl-C: then what was begun is finished, and nothing new is taken."""
     log_as_json()
     server = new_server(app, limits)
-    with closing(listening), _stopped_by_signals(server):
+    with _stopped_by_signals(server):
         server.run([listening])
 
 

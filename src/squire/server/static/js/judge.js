@@ -251,7 +251,7 @@ function summaryCard(summary) {
     { class: "card" },
     el(
       "div",
-      { class: "table-scroll" },
+      { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Figures" },
       el(
         "table",
         { class: "figures" },

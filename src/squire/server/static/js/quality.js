@@ -81,7 +81,7 @@ function result(one) {
     ),
     el(
       "div",
-      { class: "table-scroll" },
+      { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Figures" },
       el(
         "table",
         { class: "figures" },
