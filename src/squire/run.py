@@ -80,6 +80,11 @@ def save_settings(folder: Path, graph: Graph, recipe: Recipe) -> None:
         temporary.write_text(json.dumps(recipe.to_dict(), indent=1), encoding="utf-8")
 
 
+def has_model(folder: Path) -> bool:
+    """Was it trained, or is there only a fusion?"""
+    return any(any(folder.glob(f"{name}*.safetensors")) for name in (BEST, LAST))
+
+
 def load_settings(folder: Path) -> tuple[Graph, Recipe]:
     """The graph and the recipe that a run was begun with."""
     if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -22,12 +22,19 @@ from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluate.metrics import Metrics
 from squire.evaluate.ranking import Ranking
+from squire.evidence import GRADES
 from squire.files import FUSION, GRAPH, evaluation_file
 from squire.graph.graph import Graph
-from squire.graph.store import Adjacency
+from squire.graph.store import Adjacency, Ids
 from squire.graph.streams import replacing
+from squire.reliability_plot import draw_reliability
 from squire.rules.apply import RuleEngine
 from squire.rules.rule import Rules
+
+if TYPE_CHECKING:
+    from squire.reasoner import Reasoner
+
+SAMPLE = 300  # questions whose evidence is looked at: each needs a search
 
 
 def evaluate(
@@ -66,22 +73,27 @@ def evaluate(
         errors.print("[yellow]this run has no rules:[/] the rules row is the tail frequency alone")
     rankings = [found.ranking, rules, rank_by_frequency(graph, asked)]
     about = {"run": str(run), **found.about}
-    content = {**about, **_content(found.ranking, rankings, graph), "reliability": found.reliability}
+    evidence = {"evidence": found.evidence, "evidence_of": found.evidence_of.strip()}
+    content = {**about, **_content(found.ranking, rankings, graph), **evidence, "reliability": found.reliability}
     if constrained is None:  # a constraint asks something else of the model than what it is good for
-        _keep(evaluation_file(run, "fused" if is_fused else "paths", split, sampled=bool(asked.sample)), content)
+        file = evaluation_file(run, "fused" if is_fused else "paths", split, sampled=bool(asked.sample))
+        _keep(file, content)
     if as_json:
         print_json(content)
     else:
-        _print(found.ranking, rankings, graph, relations)
-        for name, figures_of in found.reliability.items():
-            out.print(f"Calibration error of the {name}: {figures_of['error']:.3f}", highlight=False)
+        _print(found, rankings, relations)
 
 
 def _keep(file: Path, content: dict[str, Any]) -> None:
-    """In the run folder, for the model card; who may not write there still sees the figures."""
+    """In the run folder, for the model card; who may not write there still sees the figures.
+
+    With confidences comes a picture of how far they can be believed.
+    """
     try:
         with replacing(file) as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if content["reliability"]:
+            draw_reliability(content["reliability"], content["rows"][0]["signature"], file.with_suffix(".png"))
     except OSError as error:
         errors.print(f"{file}: not written ({error.strerror})", style="yellow", markup=False, highlight=False)
 
@@ -94,6 +106,8 @@ class _Found:
     asked: Asked
     rules: Rules
     ranking: Ranking
+    evidence: dict[str, float]  # the share of each grade among the first ten answers
+    evidence_of: str  # which questions these are of
     reliability: dict[str, dict[str, Any]]  # empty for paths, which say nothing of how sure they are
     about: dict[str, Any]  # what else JSON tells of the run
 
@@ -112,13 +126,32 @@ def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluate.fused import rank_by_fusion
     from squire.fusion.store import load_fusion
+    from squire.reasoner import Reasoner
+    from squire.run import has_model
 
     if not (run / GRAPH).exists():
         raise SettingError(f"{run}: a fusion without its graph, {GRAPH}. To do: fit it again with 'squire fuse'.")
-    graph = Graph.load(run / GRAPH)
-    fusion, asked = load_fusion(run, graph.train), ask(graph)
+    reasoner = Reasoner.load(run) if has_model(run) else None
+    graph = reasoner.graph if reasoner else Graph.load(run / GRAPH)
+    fusion = reasoner.fusion if reasoner and reasoner.fusion else load_fusion(run, graph.train)
+    asked, evidence, of = ask(graph), {}, ""
     fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("fusion", done, total))
-    return _Found(graph, asked, fusion.evidence.rules, fused.ranking, fused.reliability_figures(), {})
+    if reasoner:
+        some = asked.queries[:: -(-len(asked.queries) // SAMPLE)]
+        evidence = _grades(reasoner, some, lambda done, total: bar.stage("evidence", done, total))
+        of = f" of {len(some):,} questions"
+    reliability = fused.reliability_figures()
+    return _Found(graph, asked, fusion.evidence.rules, fused.ranking, evidence, of, reliability, {})
+
+
+def _grades(reasoner: Reasoner, queries: Ids, progress: Callable[[int, int], None]) -> dict[str, float]:
+    """The share of each grade among the first ten new answers, each with the best path that is shown for it."""
+    counts = dict.fromkeys(GRADES, 0)
+    for done, answers in enumerate(reasoner.stream(queries[:, :2], reasoner.decoding(), k=10), 1):
+        for answer in answers:
+            counts[answer.evidence.grade] += 1
+        progress(done, len(queries))
+    return {grade: count / max(sum(counts.values()), 1) for grade, count in counts.items()}
 
 
 def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], bar: Bar) -> _Found:
@@ -139,7 +172,7 @@ def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], b
         lambda done, total: bar.stage("paths", done, total),
     )  # fmt: skip
     about = {"step": loaded.step, "recipe": loaded.recipe.to_dict()}
-    return _Found(graph, asked, loaded.rules, ranking, {}, about)
+    return _Found(graph, asked, loaded.rules, ranking, ranking.grade_shares(), "", {}, about)
 
 
 def _edges(constraint: str, graph: Graph) -> tuple[Adjacency, str]:
@@ -160,21 +193,22 @@ def _content(ours: Ranking, rankings: list[Ranking], graph: Graph) -> dict[str, 
         "rows": [ranking.metrics().as_dict() for ranking in rankings],
         "categories": {name: row.as_dict() for name, row in ours.by_category(graph).items()},
         "relations": {name: row.as_dict() for name, row in ours.by_relation(graph).items()},
-        "evidence": ours.grade_shares(),
     }
 
 
-def _print(ours: Ranking, rankings: list[Ranking], graph: Graph, relations: int) -> None:
-    asked = ours.signature
+def _print(found: _Found, rankings: list[Ranking], relations: int) -> None:
+    ours, graph, asked = found.ranking, found.graph, found.ranking.signature
     print_metrics([ranking.metrics() for ranking in rankings], f"{asked.dataset}, {asked.split}, {asked.side}")
     _print_parts("category", ours.by_category(graph))
     by_relation = ours.by_relation(graph)
     _print_parts("relation", dict(list(by_relation.items())[:relations]))
     if len(by_relation) > relations > 0:
         out.print(Text(f"{len(by_relation) - relations} more relations with --json", "dim"))
-    if ours.grades is not None:
-        shares = ", ".join(f"{share:.0%} {grade}" for grade, share in ours.grade_shares().items())
-        out.print(f"Evidence of the first ten new answers: {shares}", highlight=False)
+    if found.evidence:
+        shares = ", ".join(f"{share:.0%} {grade}" for grade, share in found.evidence.items())
+        out.print(f"Evidence of the first ten new answers{found.evidence_of}: {shares}", highlight=False)
+    for name, figures_of in found.reliability.items():
+        out.print(f"Calibration error of the {name}: {figures_of['error']:.3f}", highlight=False)
 
 
 def _print_parts(kind: str, rows: dict[str, Metrics]) -> None:
