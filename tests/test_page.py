@@ -214,7 +214,8 @@ def test_a_second_question_cancels_the_first(visit: Visit) -> None:
     expect(visit.page.locator("#found")).to_have_attribute("aria-busy", "true")
     visit.ask("finn", "grandparent")
     expect(visit.chosen).to_have_text(first)
-    assert [json.loads(request.post_data or "")["head"] for request in failed] == ["cleo"]
+    cancelled = [request for request in failed if request.url.endswith("/answer")]  # completions may be, too
+    assert [json.loads(request.post_data or "")["head"] for request in cancelled] == ["cleo"]
 
 
 # ------------------------------------------------------------------------------------------ taking along
