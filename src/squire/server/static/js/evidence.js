@@ -267,7 +267,7 @@ function basisWords(answer) {
   const parts = [];
   if (answer.basis) parts.push(`Rests on ${answer.basis}.`);
   if (answer.evidence) parts.push(GRADES[answer.evidence.grade]);
-  if (answer.asserted > 0.5 && answer.evidence?.grade !== "asserted")
+  if (answer.confidence == null && answer.asserted > 0.5 && answer.evidence?.grade !== "asserted")
     parts.push(`But ${percent(answer.asserted)} of its score is the bare claim, with no further reason.`);
   return parts.join(" ");
 }
