@@ -378,7 +378,10 @@ def test_judgements_are_those_of_the_command_line(tmp_path: Path) -> None:
         fresh = api.get(f"{HERE}/annotation?annotator=ben").json()
         assert (fresh["judged"], fresh["summary"]) == (0, None)
         assert sorted(file.name for file in (run / "annotation").iterdir()) == files  # looking leaves nothing
-        for wrong in ({"number": 99}, {"score": 0.7}, {"annotator": "../ann"}, {"annotator": "a" * 65}):
+        assert (
+            "question 99" in error_of(api.post(f"{HERE}/annotation", json={**body, "number": 99}), 404)["message"]
+        )
+        for wrong in ({"score": False}, {"score": 0.7}, {"annotator": "../ann"}, {"annotator": "a" * 65}):
             error_of(api.post(f"{HERE}/annotation", json={**body, **wrong}), 422)
     again = cli_json("study", "annotate", run, "-n", 2, "--annotator", "ann")
     assert (again["judged"], again["with_path"]["score"]) == (2, 75)

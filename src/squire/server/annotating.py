@@ -29,6 +29,8 @@ def judge(run: Path, annotator: str, number: int, score: float) -> dict[str, Any
     """Note a judgement down; it is on the disk when this returns."""
     with _writing:
         study = Annotations(_folder(run), annotator)
+        if number not in study.to_judge:
+            raise Problem(404, f"question {number}: none that has a path to judge.")
         study.judge(number, score)
         return _standing_of(study)
 

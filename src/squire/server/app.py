@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from squire.errors import SquireError
 from squire.server.batcher import Batcher
@@ -74,11 +75,19 @@ def _handle_problems(app: FastAPI) -> None:
     async def on_status(request: Request, error: HTTPException) -> Response:
         problem = Problem.of_status(error.status_code, str(error.detail))
         problem.headers.update(error.headers or {})
+        if error.status_code == 405:  # of all routes at this path, not of the first alone
+            problem.headers["Allow"] = ", ".join(sorted(_methods(app, request)))
         return told(request, problem)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> Response:
         return told(request, _invalid(error.errors()))
+
+
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    """What may be done at a path."""
+    matching = (route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in matching for method in getattr(route, "methods", None) or ()}
 
 
 def _invalid(errors: Sequence[Any]) -> Problem:

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squire.answers import Answer, Evidence, Origin
 from squire.server.limits import ANNOTATOR_CHARACTERS, BATCH, BEAM, NAME_CHARACTERS, K
 from squire.server.models import Options
+from squire.study.annotations import SCORES
 
+
+def _whole(value: Any) -> Any:
+    """To JSON, 5 and 5.0 are one number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _score(value: float) -> float:
+    if value not in SCORES:
+        raise ValueError("expected 1, 0.5 or 0")
+    return value
+
+
+WHOLE = BeforeValidator(_whole)  # after the bounds, which else would not be in the document
+Score = Annotated[float, AfterValidator(_score), Field(json_schema_extra={"enum": [1, 0.5, 0]})]
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS)]
-Beam = Annotated[int, Field(ge=1, le=BEAM, description="Paths kept at each step; else the recipe's.")]
+Beam = Annotated[int, Field(ge=1, le=BEAM, description="Paths kept at each step; else the recipe's."), WHOLE]
 AnnotatorName = Annotated[
     str,
     Field(
@@ -60,7 +75,7 @@ class QuestionBody(Body):
 class OptionsBody(Body):
     """How to answer."""
 
-    k: int = Field(10, ge=1, le=K, description="How many answers.")
+    k: Annotated[int, Field(ge=1, le=K), WHOLE] = Field(10, description="How many answers.")
     grounded: bool = Field(False, description="Walk edges of the graph only.")
     known: bool = Field(False, description="Also answers that are in the graph already.")
     beam: Beam | None = None
@@ -103,7 +118,7 @@ class AttentionBody(QuestionBody):
 
     model_config = _about({**TAILS, "answer": "Spanish"}, **ONE_END)
     answer: Name | None = Field(None, description="Whose best path; else the best new answer's.")
-    layer: int | None = Field(None, ge=1, le=1000, description="Of one layer, from 1; else of all.")
+    layer: Annotated[int, Field(ge=1, le=1000), WHOLE] | None = Field(None, description="From 1; else all layers.")
     beam: Beam | None = None
 
 
@@ -112,8 +127,8 @@ class JudgementBody(Body):
 
     model_config = _about({"annotator": "ann", "number": 0, "score": 0.5})
     annotator: AnnotatorName
-    number: int = Field(ge=0, le=2**31, description="Of the question.")
-    score: Literal[0, 0.5, 1] = Field(description="1 reasonable, 0.5 partially, 0 unreasonable.")  # type: ignore[valid-type]
+    number: Annotated[int, Field(ge=0, le=2**31), WHOLE] = Field(description="Of the question.")
+    score: Score = Field(description="1 reasonable, 0.5 partially, 0 unreasonable.")
 
 
 # ------------------------------------------------------------------------------------------------------ answers
