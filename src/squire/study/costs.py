@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 STATUS = Path("/proc/self/status")
 
 
+@dataclass(frozen=True)
+class Seconds:
+    """By the clock, and of the processor (all threads): on a busy machine only the latter says much."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> Seconds:
+        return cls(time.perf_counter(), time.process_time())
+
+    def __sub__(self, before: Seconds) -> Seconds:
+        return Seconds(self.wall - before.wall, self.cpu - before.cpu)
+
+    def __mul__(self, factor: float) -> Seconds:
+        return Seconds(self.wall * factor, self.cpu * factor)
+
+    @classmethod
+    def median(cls, found: Sequence[Seconds]) -> Seconds | None:
+        """Of each apart; None if there are none."""
+        if not found:
+            return None
+        return cls(statistics.median(one.wall for one in found), statistics.median(one.cpu for one in found))
+
+
 class Clock:
-    """Seconds of named pieces of work."""
+    """What named pieces of work took."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, Seconds] = {}
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began = Seconds.now()
         yield
-        self.seconds[name] = time.perf_counter() - began
+        self.seconds[name] = Seconds.now() - began
 
 
 def peak_mb() -> float | None:

@@ -12,7 +12,8 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from squire.graph.stats import Stats
 from squire.paths.trie import Tries
 from squire.recipe import Recipe, load_recipe
 from squire.run import Run, load_settings, save_settings
-from squire.study.costs import Clock, machine, peak_mb
+from squire.study.costs import Clock, Seconds, machine, peak_mb
 from squire.study.journal import Journal
 from squire.study.planted import SMALLEST, planted_graph
 from squire.study.subject import settings_of
@@ -40,6 +41,7 @@ from squire.train.prepare import Stage, find_paths, find_rules, plant
 
 JOURNAL = "efficiency.jsonl"
 MINING, SAMPLING, PLANTING = "mining rules", "sampling paths", "prefix trees"
+STEP, EPOCH, QUESTION = "a step", "an epoch", "a question"
 TINY = [
     "model.layers=1",
     "model.dim=16",
@@ -113,12 +115,12 @@ class Case:
             tries = plant(paths, self.folder)
         weight = int(paths.weight.sum(dtype="int64"))
         counts = {"rules": 0 if rules is None else len(rules.rule) // 2, "paths": weight, "nodes": tries.num_nodes}
-        self._note("prepared", graph=Stats.of(graph).as_dict(), seconds=clock.seconds, **counts)
+        self._note("prepared", graph=Stats.of(graph).as_dict(), **_as_dicts(clock.seconds), **counts)
         return tries
 
     def _train(self, trainer: Trainer, stage: Stage) -> None:
         """For the minutes that are left, or to the end; steps are timed apart from validations."""
-        left = self._journal.header["minutes"] * 60 - self._seconds("trained")
+        left = self._journal.header["minutes"] * 60 - self._sum("trained", "seconds")
         last = self.noted("trained")
         if last is not None and (last["finished"] or left <= 0):
             return
@@ -154,52 +156,57 @@ class Case:
             return
         run = Run.load(self.folder)
         if not len(run.graph.valid):
-            self._note("asked", queries=0, seconds=0.0, rows=[])
+            self._note("asked", queries=0, **_as_dicts({QUESTION: None}), rows=[])
             return
         count, seed = self._journal.header["questions"], run.recipe.train.seed
         asked = Asked.of(run.graph, "valid", known_in=("train", "valid"), sample=count, seed=seed)
         how = Decoding.of(run.recipe, run.known)
-        done, began = len(self._ranks()), time.perf_counter()
+        done, began = len(self._ranks()), Seconds.now()
         for block in decode(run.steps, asked.queries[done:, :2], how):
             ranks = ranks_of(block, asked.queries[done : done + len(block)], asked.known)
-            self._note("block", ranks=ranks, seconds=time.perf_counter() - began)
-            done, began = done + len(block), time.perf_counter()
+            took = Seconds.now() - began
+            self._note("block", ranks=ranks, seconds=took.wall, cpu_seconds=took.cpu)
+            done, began = done + len(block), Seconds.now()
             stage("asking", done, len(asked.queries))
         ours = Metrics.of(np.array(self._ranks()), paths_signature(asked, how, seed), intervals=True)
         rows = [ours.as_dict(), rank_by_frequency(run.graph, asked).metrics().as_dict()]
-        self._note("asked", queries=done, seconds=self._seconds("block"), rows=rows)
+        took = Seconds(self._sum("block", "seconds"), self._sum("block", "cpu_seconds")) * (1 / done)
+        self._note("asked", queries=done, **_as_dicts({QUESTION: took}), rows=rows)
 
     def _ranks(self) -> list[float]:
         """Of the questions that are asked already."""
         return [rank for entry in self._journal.entries if entry["phase"] == "block" for rank in entry["ranks"]]
 
-    def _seconds(self, phase: str) -> float:
-        return float(sum(entry["seconds"] for entry in self._journal.entries if entry["phase"] == phase))
+    def _sum(self, phase: str, key: str) -> float:
+        return float(sum(entry[key] for entry in self._journal.entries if entry["phase"] == phase))
 
 
 class Pace:
     """How fast steps follow each other, validations and checkpoints between them left out where that can be."""
 
     def __init__(self) -> None:
-        self._ended: dict[int, list[float]] = defaultdict(list)  # by epoch: when its steps ended
+        self._ended: dict[int, list[Seconds]] = defaultdict(list)  # by epoch: when its steps ended
         self._nodes_per_second: list[float] = []
 
     def note(self, now: Moment) -> None:
-        self._ended[now.epoch].append(time.perf_counter())
+        self._ended[now.epoch].append(Seconds.now())
         self._nodes_per_second.append(now.nodes_per_second)
 
-    def figures(self, steps_per_epoch: int) -> dict[str, float | None]:
+    def figures(self, steps_per_epoch: int) -> dict[str, Any]:
         """Seconds of a step (the median), of a whole epoch if one was seen, and nodes a second."""
         steps = [after - before for ends in self._ended.values() for before, after in pairwise(ends)]
         whole = [ends for ends in self._ended.values() if len(ends) >= max(steps_per_epoch, 2)]
         # From the first step's end to the last one's, and the first step as long as the others.
-        epochs = [(ends[-1] - ends[0]) * len(ends) / (len(ends) - 1) for ends in whole]
+        epochs = [(ends[-1] - ends[0]) * (len(ends) / (len(ends) - 1)) for ends in whole]
         speeds = self._nodes_per_second[1:] or self._nodes_per_second  # the first step allocates
         return {
-            "step_s": statistics.median(steps) if steps else None,
-            "epoch_s": statistics.median(epochs) if epochs else None,
+            **_as_dicts({STEP: Seconds.median(steps), EPOCH: Seconds.median(epochs)}),
             "nodes_per_second": statistics.median(speeds) if speeds else None,
         }
+
+
+def _as_dicts(found: Mapping[str, Seconds | None]) -> dict[str, dict[str, float] | None]:
+    return {name: None if seconds is None else asdict(seconds) for name, seconds in found.items()}
 
 
 def warm_up() -> None:

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from squire.evaluate.metrics import NAMES
-from squire.study.efficiency import MINING, PLANTING, SAMPLING, Case
+from squire.study.efficiency import EPOCH, MINING, PLANTING, QUESTION, SAMPLING, STEP, Case
 from squire.study.markdown import code, literal, table
 
+WHOLE = "the whole training"
+PHASES = (MINING, SAMPLING, PLANTING, STEP, EPOCH, WHOLE, QUESTION)
 HEADINGS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 
 
@@ -25,20 +27,15 @@ class Row:
     rules: int
     nodes: int  # of the prefix trees
     parameters: int
-    mining: float
-    sampling: float
-    planting: float
-    step: float | None  # None if training was too short to tell
-    nodes_per_second: float | None
-    epoch: float | None
+    seconds: dict[str, float | None]  # of each of PHASES; None if training was too short to tell
+    cpu_seconds: dict[str, float | None]  # the same, of the processor
     epoch_measured: bool  # else extrapolated from the steps
-    whole: float | None  # training to the end of the recipe, extrapolated
+    nodes_per_second: float | None
     epochs: int  # of the recipe
     steps: int  # done
     steps_per_epoch: int
     trained: float  # for so long, validations included
     finished: bool  # or to the end of the recipe
-    queries_per_second: float | None
     peak_mb: float | None
     ours: dict[str, Any] | None  # figures with intervals and signature; None without valid facts
     frequency: dict[str, Any] | None
@@ -49,10 +46,15 @@ class Row:
     def of(cls, kind: str, recipe: str, case: Case) -> Row:
         """Of a case that is done."""
         prepared, trained, asked = (case.noted(phase) or {} for phase in ("prepared", "trained", "asked"))
-        seconds, graph = prepared["seconds"], prepared["graph"]
-        step, epoch = trained["step_s"], trained["epoch_s"]
-        if step is not None and epoch is None:
-            epoch = step * trained["steps_per_epoch"]
+        graph, steps = prepared["graph"], trained["steps_per_epoch"]
+        took = {name: note[name] for note in (prepared, trained, asked) for name in PHASES if name in note}
+        if took[EPOCH] is None and took[STEP] is not None:
+            took[EPOCH] = {unit: second * steps for unit, second in took[STEP].items()}
+        if took[EPOCH] is not None:
+            took[WHOLE] = {unit: second * trained["total_steps"] / steps for unit, second in took[EPOCH].items()}
+        wall, cpu = (
+            {name: took[name][unit] if took.get(name) else None for name in PHASES} for unit in ("wall", "cpu")
+        )
         every = case.notes
         peaks = [note["peak_mb"] for note in every if note["peak_mb"] is not None]
         loads = [note["load_average"] for note in every if note["load_average"] is not None]
@@ -60,15 +62,11 @@ class Row:
         return cls(
             kind=kind, name=graph["name"], recipe=recipe, entities=graph["entities"], facts=graph["facts"],
             rules=prepared["rules"], nodes=prepared["nodes"], parameters=trained["parameters"],
-            mining=seconds[MINING], sampling=seconds[SAMPLING], planting=seconds[PLANTING],
-            step=step, nodes_per_second=trained["nodes_per_second"],
-            epoch=epoch, epoch_measured=trained["epoch_s"] is not None,
-            whole=None if epoch is None else epoch / trained["steps_per_epoch"] * trained["total_steps"],
-            epochs=trained["epochs"], steps=trained["step"], steps_per_epoch=trained["steps_per_epoch"],
+            seconds=wall, cpu_seconds=cpu, epoch_measured=trained[EPOCH] is not None,
+            nodes_per_second=trained["nodes_per_second"],
+            epochs=trained["epochs"], steps=trained["step"], steps_per_epoch=steps,
             trained=sum(note["seconds"] for note in every if note["phase"] == "trained"),
-            finished=trained["finished"],
-            queries_per_second=asked["queries"] / asked["seconds"] if asked["queries"] else None,
-            peak_mb=max(peaks, default=None), ours=ours, frequency=frequency,
+            finished=trained["finished"], peak_mb=max(peaks, default=None), ours=ours, frequency=frequency,
             load_average=max(loads, default=None), threads=trained["threads"],
         )  # fmt: skip
 
@@ -81,9 +79,10 @@ def markdown(rows: Sequence[Row]) -> str:
     signatures = [one["signature"] for row in rows for one in (row.ours, row.frequency) if one]
     return "\n".join([
         "# Efficiency: time, memory and quality against the size of a graph\n",
-        "Each size in a process of its own, after a warm-up that pays for compilation. Peak: the most memory that "
-        "this process has held, all phases together. Whole training: all epochs of the recipe, without "
-        "iterations, extrapolated from the steps that were measured; ≈ marks an epoch that was, too.\n",
+        "Each size in a process of its own, after a warm-up that pays for compilation. Seconds by the clock, and "
+        "in brackets those of the processor, all threads together: beside other work only these say much. Peak: "
+        "the most memory that this process has held, all phases together. The whole training is all epochs of "
+        "the recipe, without iterations; ≈ marks what is extrapolated from the median step.\n",
         _costs(rows),
         "Quality on valid, by the model as it was after the steps that are given: a model that has seen only a "
         "part of its epochs says little. ± is half of the 95 % interval.\n",
@@ -93,22 +92,29 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _costs(rows: Sequence[Row]) -> str:
-    headings = ("graph", "recipe", "facts", "entities", "facts an entity", "mining rules (s)", "rules",
-                "sampling paths (s)", "prefix trees (s)", "nodes", "parameters", "steps/s", "nodes/s",
-                "an epoch (s)", "whole training (h)", "queries/s", "peak (MB)", "threads", "load")  # fmt: skip
+    headings = ("graph", "recipe", "facts", "entities", "facts an entity", "rules", "nodes", "parameters",
+                *(f"{name} (s)" for name in PHASES), "nodes/s", "queries/s", "peak (MB)", "threads",
+                "load")  # fmt: skip
     lines = []
     for row in rows:
-        epoch = _shown(row.epoch) if row.epoch_measured or row.epoch is None else f"≈ {_shown(row.epoch)}"
+        question = row.seconds[QUESTION]
+        counts = (row.rules, row.nodes, row.parameters)
         lines.append((
             literal(row.name), literal(row.recipe), f"{row.facts:,}", f"{row.entities:,}",
-            f"{row.facts / max(row.entities, 1):.1f}", _shown(row.mining), f"{row.rules:,}",
-            _shown(row.sampling), _shown(row.planting), f"{row.nodes:,}", f"{row.parameters:,}",
-            _shown(1 / row.step if row.step else None), _shown(row.nodes_per_second),
-            epoch,
-            _shown(None if row.whole is None else row.whole / 3600), _shown(row.queries_per_second),
-            _shown(row.peak_mb), f"{row.threads}", _shown(row.load_average),
+            f"{row.facts / max(row.entities, 1):.1f}", *(f"{count:,}" for count in counts),
+            *(_with_cpu(row, name) for name in PHASES), _shown(row.nodes_per_second),
+            _shown(1 / question if question else None), _shown(row.peak_mb), f"{row.threads}",
+            _shown(row.load_average),
         ))  # fmt: skip
     return table(headings, lines)
+
+
+def _with_cpu(row: Row, phase: str) -> str:
+    wall, cpu = row.seconds[phase], row.cpu_seconds[phase]
+    if wall is None or cpu is None:
+        return ""
+    guessed = "≈ " if phase == WHOLE or (phase == EPOCH and not row.epoch_measured) else ""
+    return f"{guessed}{_shown(wall)} ({_shown(cpu)})"
 
 
 def _quality(rows: Sequence[Row]) -> str:

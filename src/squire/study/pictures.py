@@ -22,7 +22,7 @@ LONGEST = 24  # characters of a name
 COLUMNS = 3  # heat maps beside each other
 SMALL = {"fontsize": 7.5, "color": "0.35"}
 STYLES = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))  # of kinds of graphs
-PHASES = {"mining": "mining rules", "sampling": "sampling paths", "planting": "prefix trees", "epoch": "an epoch"}
+PHASES = ("mining rules", "sampling paths", "prefix trees", "an epoch", "a question")
 CHARACTERS_PER_INCH = 14  # of that size
 
 
@@ -147,9 +147,9 @@ def draw_efficiency(kinds: Mapping[str, Sequence[Row]], file: Path) -> None:
     for style, (kind, rows) in zip(STYLES, kinds.items(), strict=False):
         line = {"linestyle": style[0], "marker": style[1], "markersize": 5, "linewidth": 1.6}
         facts = [row.facts for row in rows]
-        for number, (key, label) in enumerate(PHASES.items()):
-            values = [getattr(row, key) or np.nan for row in rows]
-            time.plot(facts, values, color=f"C{number}", label=f"{label}, {_short(kind)}", **line)
+        for number, phase in enumerate(PHASES):
+            values = [row.seconds[phase] or np.nan for row in rows]
+            time.plot(facts, values, color=f"C{number}", label=f"{phase}, {_short(kind)}", **line)
         memory.plot(facts, [row.peak_mb or np.nan for row in rows], color="C5", label=_short(kind), **line)
         for color, label, of in (("C0", "paths", "ours"), ("0.45", "tail frequency", "frequency")):
             mrr = [(getattr(row, of) or {"mrr": np.nan})["mrr"] for row in rows]
