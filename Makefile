@@ -21,7 +21,9 @@ demo: $(READY)
 	@echo "\nTraining on world, two minutes at most …"
 	@rm -rf $(DEMO)
 	@$(BIN)/squire train world --out $(DEMO) --minutes 1.8
-	@echo "\nFacts that were held out from training, and how the model ranks them:\n"
+	@echo "\nWeighing rules, similar entities, connections and frequency …"
+	@$(BIN)/squire fuse world --out $(DEMO) >$(DEMO)/fuse.txt
+	@echo "\nFacts that were held out from training, and how they are ranked:\n"
 	@$(BIN)/squire evaluate $(DEMO) --relations 0
 	@echo "\nSome questions. Solid arrows are facts of the graph, dashed ones inferred:\n"
 	@$(BIN)/squire answer $(DEMO) "Costa Rica" "official language" -k 2
@@ -29,6 +31,11 @@ demo: $(READY)
 	@$(BIN)/squire answer $(DEMO) "Chechen" "written in" -k 2
 	@$(BIN)/squire answer $(DEMO) "?" "official language" "Portuguese" -k 3
 	@echo "\nNext: $(BIN)/squire answer $(DEMO) Austria borders --paths 3 · $(BIN)/squire plot $(DEMO) · $(BIN)/squire --help"
+	@echo "The page for this graph: $(BIN)/squire serve $(DEMO) --open"
+	@if [ -t 0 ] && [ -t 1 ]; then \
+		printf "Open it now? [y/N] "; read -r answer; \
+		case "$$answer" in [yY]*) exec $(BIN)/squire serve $(DEMO) --open;; esac; \
+	fi
 
 lint: $(READY)
 	$(BIN)/ruff check .

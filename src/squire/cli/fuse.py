@@ -30,20 +30,39 @@ def fuse(
     folds: Annotated[
         int | None, typer.Option(min=2, help="Parts into which train is divided; by default five or more.")
     ] = None,
+    paths: Annotated[
+        bool,
+        typer.Option(
+            "--paths",
+            help="Also weigh what the run's model says. For each hidden part a model is trained without it, each "
+            "as long as the run's own.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the hidden parts and of the ranker.")] = 0,
 ) -> None:
     """Fit a ranker that weighs rules, frequency, similar entities and connections together."""
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluate.fused import rank_by_fusion
+    from squire.fusion.features import MakeScorers, no_scorers
     from squire.fusion.fit import fit_fusion
     from squire.fusion.store import save_fusion
     from squire.rules.apply import RuleEngine
+    from squire.run import Run, has_model
+    from squire.train.shadow import shadow_scorers
 
     graph = open_graph(source)
     began = time.perf_counter()
     with locked(folder), progress_bar("fusing") as bar:
         _check_folder(folder, graph)
-        fusion = fit_fusion(graph, seed=seed, folds=folds, progress=bar.stage)
+        scorers: MakeScorers = no_scorers
+        if paths:
+            if not has_model(folder):
+                raise SettingError(
+                    f"--paths: {folder} has no model. To do: 'squire train {source} --out {folder}'."
+                )
+            run = Run.load(folder)
+            graph, scorers = run.graph, shadow_scorers(run, bar.stage)
+        fusion = fit_fusion(graph, seed=seed, folds=folds, make_scorers=scorers, progress=bar.stage)
         if not (folder / GRAPH).exists():
             graph.save(folder / GRAPH)
         file = save_fusion(fusion, folder)

@@ -1,0 +1,115 @@
+"""A fusion that also weighs the model's opinion: of hidden facts it comes from models that have not seen them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_run import family, small_run
+from typer.testing import CliRunner
+
+from squire.cli import app
+from squire.decode import Decoding, decode
+from squire.errors import CheckpointError, SettingError
+from squire.fusion.features import Evidence
+from squire.fusion.folds import hide
+from squire.fusion.store import load_fusion
+from squire.path_scorer import BEAM, PRUNE, TABLE, UNREACHED, PathScorer
+from squire.reasoner import Reasoner
+from squire.rules.rule import Rules
+from squire.run import Run
+from squire.train.shadow import SHADOWS, shadow_scorers
+
+
+def command(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.exception or result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with such a fusion."""
+    folder = tmp_path_factory.mktemp("shadowed") / "run"
+    shutil.copytree(small_run("train.epochs=5"), folder)
+    command("fuse", folder / "graph.graph", "--out", folder, "--folds", 2, "--paths")
+    return folder
+
+
+def test_columns_say_what_the_search_says() -> None:
+    run = Run.load(small_run())
+    evidence = Evidence(run.graph.train, Rules.empty(run.graph.num_relations), scorers=[PathScorer(run)])
+    queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
+    (listed,) = evidence.stream(queries)
+    columns = {feature.name: listed.features[:, i] for i, feature in enumerate(evidence.table)}
+    how = Decoding.of(run.recipe, run.known, beam=BEAM, aggregate="sum", prune=PRUNE)
+    found = [
+        {int(ranked.entity[i]): (ranked, i) for i in range(ranked.of(n).start, ranked.of(n).stop)}
+        for ranked in decode(run.steps, queries, how)
+        for n in range(len(ranked))
+    ]
+    reached = 0
+    for at, (query, entity) in enumerate(zip(listed.query.tolist(), listed.candidates.tolist(), strict=True)):
+        if entity not in found[query]:
+            assert columns["path sum"][at] == pytest.approx(UNREACHED)
+            assert columns["path count"][at] == 0
+            continue
+        ranked, i = found[query][entity]
+        reached += 1
+        assert np.exp(columns["path sum"][at]) == pytest.approx(ranked.score[i], rel=1e-3)
+        assert np.expm1(columns["path count"][at]) == pytest.approx(np.diff(ranked.path_offsets)[i], rel=1e-4)
+        reasons = ranked.score[i] * (1 - ranked.asserted[i])
+        assert np.exp(columns["path reasons"][at]) == pytest.approx(max(reasons, 1e-9), rel=1e-3)
+    assert reached > 5
+    assert np.all(columns["path edge"] <= 0)
+
+
+def test_a_shadow_has_not_seen_what_is_hidden(folder: Path) -> None:
+    graph = family()
+    shadows = [Run.load(shadow) for shadow in sorted((folder / SHADOWS).iterdir())]
+    parts = hide(graph.train, 2, 0, False)
+    assert {shadow.graph.train.num_edges for shadow in shadows} == {rest.num_edges for rest, _ in parts}
+    for rest, hidden in parts:
+        (shadow,) = (one for one in shadows if np.array_equal(one.graph.train.triples, rest.triples))
+        assert len(hidden)
+        assert not shadow.graph.train.contains_each(*hidden.T).any()
+        assert shadow.recipe.train.epochs == 5
+
+
+def test_a_shadow_that_is_trained_is_not_trained_again(folder: Path) -> None:
+    run = Run.load(folder)
+    before = {file: file.read_bytes() for file in (folder / SHADOWS).glob("*/metrics.jsonl")}
+    make = shadow_scorers(run, lambda *_: None)
+    for rest, _ in hide(run.graph.train, 2, 0, False):
+        make(rest)
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_the_fusion_weighs_paths_and_says_so(folder: Path) -> None:
+    reasoner = Reasoner.load(folder)
+    assert reasoner.fusion
+    assert reasoner.fusion.evidence.table[-len(TABLE) :] == TABLE
+    answer = reasoner.answer("cleo", "grandparent", k=1)[0]
+    assert "paths" in {source.name for source in answer.sources}
+    content = json.loads(command("evaluate", folder, "--json"))
+    assert "method:fused" in content["rows"][0]["signature"]
+    assert sum(content["evidence"].values()) == pytest.approx(1)
+
+
+def test_without_its_model_such_a_fusion_is_refused(folder: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match="fitted on other features: this one is without path best, path count"
+    ):
+        load_fusion(folder, family().train)
+
+
+def test_paths_need_a_model(tmp_path: Path) -> None:
+    family().save(tmp_path / "family.graph")
+    result = CliRunner().invoke(
+        app, ["fuse", str(tmp_path / "family.graph"), "--out", str(tmp_path / "run"), "--paths"]
+    )
+    assert isinstance(result.exception, SettingError)
+    assert "has no model. To do: 'squire train" in str(result.exception)
