@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,28 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
 def test_the_family_has_what_these_tests_count_on() -> None:
     assert len(family().test) == 2
     assert np.array_equal(Reasoner.load(small_run()).graph.test, family().test)
+
+
+def test_the_result_is_kept_in_the_run_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run(), folder)
+    for file in folder.glob("evaluation-*"):
+        file.unlink()
+    printed = json.loads(run(folder, "--json"))
+    assert json.loads((folder / "evaluation-paths-test.json").read_text()) == printed
+    run(folder, "--split", "train", "--sample", 3)
+    run(folder, "--constraint", "graph", "--split", "valid")
+    kept = sorted(file.name for file in folder.glob("evaluation-*"))
+    assert kept == ["evaluation-paths-test.json", "evaluation-paths-train-sample.json"]
+
+
+def test_where_nothing_can_be_kept_the_figures_are_still_told(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run(), folder)
+    file = folder / "evaluation-paths-test.json"
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    result = CliRunner().invoke(app, ["evaluate", str(folder)], env={"COLUMNS": "500"})
+    assert result.exit_code == 0
+    assert "evaluation-paths-test.json: not written (Is a directory)" in result.stderr
+    assert "method:paths" in result.stdout
