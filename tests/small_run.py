@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import shutil
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from graphs import LabelTriple, facts_of, make_graph
 from typer.testing import CliRunner
 
 from squire.cli import app
+from squire.fusion.calibrate import Calibration, Calibrations
+from squire.fusion.fit import KINDS, fit_fusion
+from squire.fusion.store import save_fusion
 from squire.graph.graph import Graph
 
 # One name must be escaped on a page, one relation is shown shortened.
@@ -47,6 +53,17 @@ def small_run(*settings: str, valid: bool = True) -> Path:
     done = CliRunner().invoke(app, [*command, *(part for key in overrides for part in ("--set", key))])
     assert done.exit_code == 0, done.output
     return folder / "run"
+
+
+@cache
+def fused_run() -> Path:
+    """The small run with a fusion beside the model. One valid fact calibrates nothing, so it is made up."""
+    folder = small_run().parent / "fused"
+    shutil.copytree(small_run(), folder)
+    calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
+    made_up = Calibrations((calibration,) * KINDS)
+    save_fusion(replace(fit_fusion(family(), folds=2), calibration=made_up), folder)
+    return folder
 
 
 def train_facts() -> set[LabelTriple]:

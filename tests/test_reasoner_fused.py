@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import HOSTILE, family, small_run, train_facts
+from small_run import HOSTILE, fused_run, small_run, train_facts
 from typer.testing import CliRunner
 
 from squire.answers import Source, basis_of
 from squire.cli import app
 from squire.connections import connect
 from squire.errors import SettingError
-from squire.fusion.calibrate import Calibration, Calibrations
-from squire.fusion.fit import KINDS, fit_fusion
-from squire.fusion.store import save_fusion
 from squire.reasoner import Reasoner
 
 QUESTION = ("cleo", "grandparent")
-
-
-@cache
-def fused_run() -> Path:
-    """The small run with a fusion beside the model. One valid fact calibrates nothing, so it is made up."""
-    folder = small_run().parent / "fused"
-    shutil.copytree(small_run(), folder)
-    calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
-    made_up = Calibrations((calibration,) * KINDS)
-    save_fusion(replace(fit_fusion(family(), folds=2), calibration=made_up), folder)
-    return folder
 
 
 @cache
