@@ -87,7 +87,8 @@ class Load:
                     raise ValueError(f"{found.status_code} {found.text[:200]}")
                 outcome.seconds.append(time.perf_counter() - begun)
             except (httpx.HTTPError, ValueError) as error:
-                outcome.failures.append(f"{type(error).__name__}: {error}")
+                waited, left = time.perf_counter() - begun, until - time.perf_counter()
+                outcome.failures.append(f"{error!r} after {waited:.1f} s, {left:.1f} s before the end")
 
     async def _bad(self, kind: Callable[[], Awaitable[str]], outcome: Outcome, until: float) -> None:
         while time.perf_counter() < until:
@@ -98,7 +99,7 @@ class Load:
         """A body that comes a byte a second."""
         head = f"POST {self.path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Length: 500\r\n"
         head += f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\r\n"
-        return await self._raw([head.encode(), *[b" "] * 30], pause=1.0)
+        return await self._raw([head.encode(), *[b" "] * 60], pause=1.0)
 
     async def _huge(self) -> str:
         """Three megabytes in chunks that do not say how many will come."""

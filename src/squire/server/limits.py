@@ -15,8 +15,9 @@ class Limits:
     """What the service as a whole bears."""
 
     body_bytes: int = 1_000_000
-    body_seconds: float = 10.0  # until the last byte of a body is there
-    header_seconds: float = 10.0  # until the last header is there
+    body_seconds: float = 20.0  # until the last byte of a body is there
+    header_seconds: float = 20.0  # until the last header is there
+    keep_alive_seconds: int = 60  # between two requests; who asks just when it ends finds the connection closed
     queue: int = 256  # pieces of work that wait or are at work
     connections: int = 1024
     shutdown_seconds: int = 30  # that begun requests have to end

@@ -73,6 +73,7 @@ def new_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=limits.connections,
+        timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.shutdown_seconds,
     )
     return uvicorn.Server(config)
