@@ -155,7 +155,7 @@ def draw_efficiency(kinds: Mapping[str, Sequence[Row]], file: Path) -> None:
             mrr = [(getattr(row, of) or {"mrr": np.nan})["mrr"] for row in rows]
             quality.plot(facts, mrr, color=color, label=f"{label}, {_short(kind)}", **line)
     for axes, title, unit in (
-        (time, "time", "seconds"),
+        (time, "time by the clock", "seconds"),
         (memory, "memory: peak of a process for each size", "megabytes (10⁶ bytes)"),
         (quality, "quality on valid, as far as trained", "MRR (0 to 1)"),
     ):
