@@ -53,8 +53,15 @@ class Model:
     @classmethod
     def load(cls, name: str, folder: Path) -> Model:
         model = cls(name, Reasoner.load(folder))
-        model.entities, model.relations  # noqa: B018 - built now, not while the first client waits
+        model.warm_up()
         return model
+
+    def warm_up(self) -> None:
+        """What is built or compiled when it is first needed is so now, not while the first client waits."""
+        self.find_entities("a", 1)
+        self.find_relations("a", None, None, 1)
+        head, relation, _ = self.graph.train.triples[0].tolist()
+        self.answer_all([(head, relation)], Options(k=1))
 
     @property
     def fused(self) -> bool:
