@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from squire.evaluate.ranks import realistic_rank
 from squire.fusion.calibrate import Bools, Floats, Reliability
 from squire.fusion.fit import Fusion, Ranked
 from squire.graph.graph import Graph
-from squire.graph.store import Ids
+from squire.graph.store import Offsets
 
 SHOWN = (1, 10)  # the first answer, and as many as a user looks at
 
@@ -39,15 +39,18 @@ def rank_by_fusion(
     is_new = np.zeros(len(asked.queries), bool)  # answers are judged once, however often a question is asked
     is_new[np.unique(asked.queries[:, :2], axis=0, return_index=True)[1]] = True
     for block in fusion.rank(asked.queries[:, :2]):
-        queries = asked.queries[len(ranks) : len(ranks) + len(block.listed)]
+        first = len(ranks)
+        queries = asked.queries[first : first + len(block.listed)]
+        is_true, counts = np.zeros((2, len(block.scores)), bool)  # (candidate): in the split; or no known fact
         for query, (head, relation, answer) in enumerate(queries.tolist()):
             own, known = block.listed.of(query), asked.known.tails_of(head, relation)
             candidates = block.listed.candidates[own]
-            if is_new[len(ranks)]:
-                shown.append(_first(block, own, candidates, known, split.tails_of(head, relation)))
+            is_true[own] = np.isin(candidates, split.tails_of(head, relation))
+            counts[own] = is_true[own] | ~np.isin(candidates, known)
             scores = np.full(graph.num_entities, -np.inf)
             scores[candidates] = block.scores[own]
             ranks.append(realistic_rank(scores, answer, known))
+        shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
         if progress:
             progress(len(ranks), len(asked.queries))
     networks, seed = len(fusion.ranker.networks), fusion.about.seed
@@ -55,12 +58,20 @@ def rank_by_fusion(
     return Fused(Ranking(signature, asked.queries, np.array(ranks)), _reliability(shown))
 
 
-def _first(block: Ranked, own: slice, candidates: Ids, known: Ids, true: Ids) -> tuple[Floats, Bools]:
-    """Confidence and truth of the first answers: true is what the split has; other known ones do not count."""
-    is_true = np.isin(candidates, true)
-    counts = np.flatnonzero(is_true | ~np.isin(candidates, known))
-    order = counts[np.argsort(-block.scores[own][counts], kind="stable")][: max(SHOWN)]
-    return block.confidence[own][order], is_true[order]
+def _first(
+    fusion: Fusion, block: Ranked, counts: Offsets, is_true: Bools, queries: Offsets
+) -> Iterator[tuple[Floats, Bools]]:
+    """Confidence and truth of the first answers of some queries: true is what the split has.
+
+    Other known answers are no rivals, neither for a rank nor for how sure an answer is: the candidates that count
+    are judged as if they were all.  counts: (candidate that counts); is_true: (candidate)
+    """
+    left = fusion.judged(block.listed.take(counts), block.scores[counts])
+    truth = is_true[counts]
+    for query in queries.tolist():
+        own = left.listed.of(query)
+        order = np.argsort(-left.scores[own], kind="stable")[: max(SHOWN)]
+        yield left.confidence[own][order], truth[own][order]
 
 
 def _reliability(shown: list[tuple[Floats, Bools]]) -> dict[str, Reliability]:

@@ -68,11 +68,14 @@ class Fusion:
     def rank(self, queries: Ids, threads: int | None = None) -> Iterator[Ranked]:
         """Candidates of all queries, a block of queries at a time and in order.  queries: (query, 2)"""
         for listed in self.evidence.stream(np.ascontiguousarray(queries), threads):
-            scores, chance = _judge(self.ranker, listed)
-            kind = _kinds(listed, scores, self.evidence.adjacency.num_relations)
-            yield Ranked(
-                listed, scores, chance, _falling(self.calibration.confidence(chance, kind), scores, listed)
-            )
+            yield self.judged(listed, _scores(self.ranker, listed))
+
+    def judged(self, listed: Listed, scores: Floats) -> Ranked:
+        """What the scores of candidates mean, given that these are all there are.  scores: (candidate)"""
+        chance = _chances(listed, scores)
+        kind = _kinds(listed, scores, self.evidence.adjacency.num_relations)
+        confidence = self.calibration.confidence(chance, kind)
+        return Ranked(listed, scores, chance, _falling(confidence, scores, listed))
 
     def sources(self, listed: Listed) -> dict[str, Floats]:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
@@ -192,8 +195,8 @@ def held_out_answers(
     chances, truths, kinds, done = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)], 0
     for listed in evidence.stream(np.ascontiguousarray(questions), threads):
         asked = listed.queries[listed.query]
-        scores, chance = _judge(ranker, listed)
-        chances.append(chance)
+        scores = _scores(ranker, listed)
+        chances.append(_chances(listed, scores))
         kinds.append(_kinds(listed, scores, graph.num_relations))
         truths.append(valid.contains_each(asked[:, 0], asked[:, 1], listed.candidates))
         done += len(listed)
@@ -201,14 +204,18 @@ def held_out_answers(
     return np.concatenate(chances), np.concatenate(truths), np.concatenate(kinds)
 
 
-def _judge(ranker: Ranker, listed: Listed) -> tuple[Floats, Floats]:
-    """Scores, and their softmax within each list.  (candidate), (candidate)"""
+def _scores(ranker: Ranker, listed: Listed) -> Floats:
+    """(candidate)"""
+    return ranker.scores(listed.features, listed.queries[listed.query, 1])
+
+
+def _chances(listed: Listed, scores: Floats) -> Floats:
+    """The softmax of the scores within each list.  (candidate)"""
     query = listed.query
-    scores = ranker.scores(listed.features, listed.queries[query, 1])
     top = np.full(len(listed), -np.inf)
     np.maximum.at(top, query, scores)
     weight = np.exp(scores - top[query])
-    return scores, weight / np.bincount(query, weight, minlength=len(listed))[query]
+    return np.asarray(weight / np.bincount(query, weight, minlength=len(listed))[query])
 
 
 def _kinds(listed: Listed, scores: Floats, num_relations: int) -> Ints:
