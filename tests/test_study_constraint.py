@@ -160,9 +160,10 @@ def test_the_command_writes_a_table_its_numbers_and_a_picture(tmp_path: Path, dr
     rows = json.loads((tmp_path / "out" / "constraint.json").read_text())
     assert [row["name"] for row in rows] == [
         "no constraint", "graph, filter", "more, filter", "graph, search", "more, search",
+        "tail frequency",
     ]  # fmt: skip
     sizes = [len(GRAPH.train.triples), len(facts)]
-    assert [row["size"] for row in rows] == [None, *sizes, *sizes]
+    assert [row["size"] for row in rows] == [None, *sizes, *sizes, None]
     assert rows[2]["leaked"] == len(facts)
     table = (tmp_path / "out" / "constraint.md").read_text()
     for row in rows:

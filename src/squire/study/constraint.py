@@ -23,6 +23,7 @@ from squire.constraint import EdgeConstraint
 from squire.decode import Decoding, Ranked, decode, within
 from squire.errors import SettingError
 from squire.evaluate.asked import Asked
+from squire.evaluate.baselines import rank_by_frequency
 from squire.evaluate.metrics import Metrics, Signature
 from squire.evaluate.paths import paths_signature, ranks_of
 from squire.evidence import known_edges
@@ -34,6 +35,7 @@ from squire.study.markdown import code, literal, table
 from squire.study.subject import fingerprint
 
 FREE = "no constraint"
+FREQUENCY = "tail frequency"
 Progress = Callable[[str, int, int], None]  # condition, done, of how many
 
 
@@ -50,7 +52,7 @@ class Row:
     """One condition."""
 
     edges: str  # whose
-    how: str  # free, filter or search
+    how: str  # free, filter or search; or frequency, which needs no path
     size: int | None  # facts of the edge set
     leaked: int | None  # asked facts that are in it: where there are some, walking may be looking up
     metrics: Metrics
@@ -59,7 +61,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        return FREE if self.how == "free" else f"{self.edges}, {self.how}"
+        return {"free": FREE, FREQUENCY: FREQUENCY}.get(self.how, f"{self.edges}, {self.how}")
 
     @property
     def walked_share(self) -> float | None:
@@ -121,7 +123,7 @@ class ConstraintStudy:
         self._work = {"model": fingerprint(run.folder), "queries": _digest(asked.queries)}
 
     def rows(self, *, search: bool = False, progress: Progress | None = None) -> list[Row]:
-        """No constraint, each edge set by filtering, and if wanted each by searching again."""
+        """No constraint, each edge set by filtering, if wanted each by searching again; and the tail frequency."""
         free = self._condition("free", None)
         filtered = [self._condition("filter", edges) for edges in self._edge_sets]
         searched = [self._condition("search", edges) for edges in self._edge_sets if search]
@@ -129,7 +131,9 @@ class ConstraintStudy:
         for condition in searched:
             self._search_within(condition, progress)
         right = free.ranks == 1
-        return [self._row(condition, right) for condition in (free, *filtered, *searched)]
+        frequency = rank_by_frequency(self.run.graph, self.asked).metrics()
+        rows = [self._row(condition, right) for condition in (free, *filtered, *searched)]
+        return [*rows, Row("", FREQUENCY, None, None, frequency, None, None)]
 
     def _condition(self, how: str, edges: EdgeSet | None) -> _Condition:
         bound = "" if edges is None else f"{edges.name} by {how}"
