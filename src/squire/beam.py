@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-SCORES_AT_ONCE = 2**22  # entity scores in memory at a time: 16 MB, which malloc keeps for the next block
+SCORES_AT_ONCE = 2**23  # entity scores in memory at a time: 32 MB; half of it is 3 % slower on NELL23K
 ROUNDING = 1e-4
 LOOKED_AT = 10  # answers; what cannot change these is not searched for when pruning
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class

@@ -75,7 +75,7 @@ class ModelSteps:
 
     def _recall(self, table: Tensor, rows: Tensor, own: Tensor) -> Tensor:
         """Note down the new tokens' keys and values; give those of all tokens of the hypotheses."""
-        table[self._rows : self._rows + own.shape[0] * own.shape[1]] = own.flatten(0, 1)
+        table[self._rows : self._rows + own.shape[0] * own.shape[1]].view(own.shape).copy_(own)
         return table[rows]
 
     def _make_room(self, rows: int) -> None:
