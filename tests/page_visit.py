@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
-from small_run import small_run
+from small_run import copy_of_run
 from typer.testing import CliRunner
 
 from squire.cli import app
@@ -37,8 +37,7 @@ def installed_browser() -> str | None:
 
 def a_judged_run(folder: Path) -> Path:
     """A small run of one's own, evaluated, with paths drawn for judging."""
-    run = folder / "family"
-    shutil.copytree(small_run(), run)
+    run = copy_of_run(folder / "family")
     command = CliRunner()
     found = command.invoke(app, ["evaluate", str(run), "--json"])
     assert found.exit_code == 0, found.output

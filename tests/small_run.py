@@ -55,11 +55,16 @@ def small_run(*settings: str, valid: bool = True) -> Path:
     return folder / "run"
 
 
+def copy_of_run(folder: Path, *settings: str) -> Path:
+    """One's own, as training left it: whoever evaluates the run that all share leaves figures in it."""
+    shutil.copytree(small_run(*settings), folder, ignore=shutil.ignore_patterns("evaluation-*"))
+    return folder
+
+
 @cache
 def fused_run() -> Path:
     """The small run with a fusion beside the model. One valid fact calibrates nothing, so it is made up."""
-    folder = small_run().parent / "fused"
-    shutil.copytree(small_run(), folder)
+    folder = copy_of_run(small_run().parent / "fused")
     calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
     made_up = Calibrations((calibration,) * KINDS)
     save_fusion(replace(fit_fusion(family(), folds=2), calibration=made_up), folder)

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from service_cases import QUESTION, cli_json, client, error_of, family_model, running
-from small_run import HOSTILE, PARENT, family, small_run
+from small_run import HOSTILE, PARENT, copy_of_run, family, small_run
 from typer.testing import CliRunner
 
 from squire import __version__
@@ -331,7 +331,7 @@ def test_several_models_by_name() -> None:
 
 def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(small_run(), run)
+    copy_of_run(run)
     for file in run.glob("evaluation-*"):
         file.unlink()
     with client(Model.load("family", run)) as api:
@@ -357,7 +357,7 @@ def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
 
 def test_judgements_are_those_of_the_command_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(small_run(), run)
+    copy_of_run(run)
     shutil.rmtree(run / "annotation", ignore_errors=True)
     with client(Model.load("family", run)) as api:
         missing = error_of(api.get(f"{HERE}/annotation?annotator=ann"), 404)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import family, small_run
+from small_run import copy_of_run, family, small_run
 from typer.testing import CliRunner
 
 from squire.cli import app
@@ -33,8 +32,7 @@ def command(*arguments: object) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with such a fusion."""
-    folder = tmp_path_factory.mktemp("shadowed") / "run"
-    shutil.copytree(small_run("train.epochs=5"), folder)
+    folder = copy_of_run(tmp_path_factory.mktemp("shadowed") / "run", "train.epochs=5")
     command("fuse", folder / "graph.graph", "--out", folder, "--folds", 2, "--paths")
     return folder
 
