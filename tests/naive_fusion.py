@@ -15,7 +15,9 @@ from squire.rules.rule import NONE
 class NaiveEvidence:
     """Twin of `Evidence`, for one query at a time."""
 
-    def __init__(self, triples: set[Triple], num_entities: int, num_relations: int, engine: RuleEngine) -> None:
+    def __init__(
+        self, triples: set[Triple], num_entities: int, num_relations: int, engine: RuleEngine, names: list[str]
+    ) -> None:
         self.graph = NaiveAdjacency(triples, num_relations)
         self.n, self.engine = num_entities, engine
         self.edges = self.graph.edges
@@ -31,6 +33,7 @@ class NaiveEvidence:
         self.signatures: dict[int, dict[int, float]] = defaultdict(dict)
         for (h, r), own in self.graph.by_head_relation.items():
             self.signatures[h][r] = (1 + math.log(len(own))) * math.log(self.n / (having[r] + 1))
+        self.names = naive_words(names)
 
     def similarity(self, a: int, b: int) -> float:
         """Cosine of the attributes; what one entity alone has counts in the norms only."""
@@ -67,6 +70,20 @@ class NaiveEvidence:
             {t: w / (signs + 1e-6) for t, w in poll(signed).items()},
         )
 
+    def votes_by_name(self, h: int, r: int) -> tuple[dict[int, float], float]:
+        """And the sum of the voters' weights."""
+        out: dict[int, float] = defaultdict(float)
+        total = 0.0
+        for m in self.voters(h, r):
+            weight = self.alike_by_name(h, m) ** 2
+            total += weight
+            for t in self.graph.by_head_relation[m, r]:
+                out[t] += weight
+        return {t: weight for t, weight in out.items() if weight > 0}, total
+
+    def alike_by_name(self, a: int, b: int) -> float:
+        return sum(weight * self.names[b].get(word, 0.0) for word, weight in self.names[a].items())
+
     def walk(self, h: int, steps: int) -> dict[int, float]:
         at = {h: 1.0}
         for _ in range(steps):
@@ -83,7 +100,7 @@ class NaiveEvidence:
         known = {t for b, t in self.graph.by_head.get(h, ()) if b == r or drop_linked}
         loops = {h} if any(b == r and a == t for a, b, t in self.edges) else set()
         named = set(self.tails[r]) | set(self.rules(h, r)) | {t for t in vote if vote[t] > 0}
-        return (named | {t for t in signed if signed[t] > 0} | loops) - known
+        return (named | {t for t in signed if signed[t] > 0} | set(self.votes_by_name(h, r)[0]) | loops) - known
 
     def rules(self, h: int, r: int) -> dict[int, list[tuple[float, int]]]:
         """Trust and kind of the best rules of each answer."""
@@ -110,6 +127,12 @@ class NaiveEvidence:
             for relation, w in self.signatures[tail].items():
                 profile[relation] += count * w / norm
         loops = sum(b == r and x == y for x, b, y in self.edges)
+        named, named_total = self.votes_by_name(h, r)
+        called: dict[tuple[bool, str], float] = defaultdict(float)
+        for tail, count in tails.items():
+            for word, w in self.names[tail].items():
+                called[word] += count * w
+        called_norm = max(math.sqrt(sum(w * w for w in called.values())), 1e-9)
         return [
             math.log1p(tails[t]),
             math.log1p(sum(count > tails[t] for count in tails.values())),
@@ -128,6 +151,12 @@ class NaiveEvidence:
             sum(self.similarity(t, x) for x in own) / max(len(own), 1),
             sum(self.likeness(self.signatures[t], self.signatures[x]) for x in own) / max(len(own), 1),
             self.likeness(self.signatures[t], profile),
+            named.get(t, 0.0),
+            named.get(t, 0.0) / (named_total + 1e-3),
+            sum(vote * self.alike_by_name(t, x) for x, vote in named.items()) / (named_total + 1e-3),
+            self.alike_by_name(h, t),
+            sum(self.alike_by_name(t, x) for x in own) / max(len(own), 1),
+            sum(w * called.get(word, 0.0) for word, w in self.names[t].items()) / called_norm,
             math.log1p(self.degree[h]),
             len(own),
             math.log1p(self.facts[r]),
@@ -148,3 +177,25 @@ class NaiveEvidence:
             *(max(own, default=0.0) for own in of_kind),
             *(len(own) for own in of_kind),
         ]
+
+
+def naive_words(names: list[str]) -> list[dict[tuple[bool, str], float]]:
+    """Twin of `words_of`: of each name the weights of its words, which other names have too."""
+    rows = []
+    for name in names:
+        split = _split(name)
+        words = [word for i, word in enumerate(split) if word not in split[:i]]
+        in_names = {word: sum(word in _split(other) for other in names) for word in words}
+        telling = [word for word in words if in_names[word] <= len(names) / 2]
+        rows.append([(i == 0, word) for i, word in enumerate(telling)])
+    owners = Counter(word for row in rows for word in row)
+    out = []
+    for row in rows:
+        weight = {word: math.log(len(names) / owners[word]) for word in row}
+        norm = max(math.sqrt(sum(w * w for w in weight.values())), 1e-9)
+        out.append({word: w / norm for word, w in weight.items() if owners[word] > 1})
+    return out
+
+
+def _split(name: str) -> list[str]:
+    return "".join(letter if letter.isalnum() else " " for letter in name.casefold()).split()

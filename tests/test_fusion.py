@@ -23,6 +23,7 @@ from squire.fusion.ranker import RankerOptions, fit_ranker
 from squire.fusion.store import has_fusion, load_fusion, save_fusion
 from squire.fusion.table import COLUMN, FEATURES, PATHS, Feature, Features, absent
 from squire.graph.graph import Graph
+from squire.graph.names import Labels, Names
 from squire.graph.store import Adjacency
 from squire.rules.mine import MiningOptions
 
@@ -91,7 +92,7 @@ def test_sources_add_up(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
     (ranked,) = fusion.rank(graph.valid[:3, :2])
     shares = fusion.sources(ranked.listed)
-    assert set(shares) == {"frequency", "rules", "similar entities", "connections", "tail similarity"}
+    assert set(shares) == {"frequency", "rules", "similar entities", "connections", "tail similarity", "names"}
     relations = ranked.listed.queries[ranked.listed.query, 1]
     nothing = fusion.ranker.scores(absent(ranked.listed.features, FEATURES), relations)
     assert sum(shares.values()) == pytest.approx(ranked.scores - nothing, abs=1e-5)
@@ -132,7 +133,7 @@ def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusio
     assert not has_fusion(tmp_path)
     save_fusion(fusion, tmp_path)
     assert has_fusion(tmp_path)
-    loaded = load_fusion(tmp_path, graph.train)
+    loaded = load_fusion(tmp_path, graph)
     assert loaded.about == fusion.about
     (before,), (after,) = (one.rank(graph.test[:, :2]) for one in (fusion, loaded))
     assert np.array_equal(before.listed.features, after.listed.features)
@@ -146,7 +147,12 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
     graph, fusion = fitted
     save_fusion(fusion, tmp_path)
     with pytest.raises(CheckpointError, match=r"another graph.*squire fuse"):
-        load_fusion(tmp_path, graph.known("train", "valid"))
+        load_fusion(tmp_path, replace(graph, train=graph.known("train", "valid")))
+    shouted = Names(
+        Labels((f"{label} {label[0]}." for label in graph.names.entities), "entity"), graph.names.relations
+    )
+    with pytest.raises(CheckpointError, match="names are not the same"):
+        load_fusion(tmp_path, replace(graph, names=shouted))
     checkpoint = load_checkpoint(tmp_path, FUSION)
     for key, value, words in (
         ("features", [*COLUMN, "astrology"], "without astrology"),
@@ -155,7 +161,7 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
     ):
         save_checkpoint(tmp_path, FUSION, checkpoint.tensors, {**checkpoint.state, key: value})
         with pytest.raises(CheckpointError, match=words):
-            load_fusion(tmp_path, graph.train)
+            load_fusion(tmp_path, graph)
 
 
 def test_where_nothing_can_be_hidden_it_says_so() -> None:

@@ -10,6 +10,7 @@ from naive_fusion import NaiveEvidence
 
 from squire.errors import SettingError
 from squire.fusion.features import Evidence, Listed
+from squire.fusion.names import no_words, words_of
 from squire.fusion.table import BEST, COLUMN, FEATURES, PATHS, SOURCES, Feature, Features, absent
 from squire.graph.store import Adjacency
 from squire.rules.apply import RuleEngine
@@ -26,14 +27,25 @@ TRIPLES = st.sets(
 )  # fmt: skip
 
 
+NAMES = [
+    "a city_Rome",
+    "a city_Paris, city of light",
+    "a river Tiber",
+    "a river_Seine",
+    "a Paris",
+    "",
+    "a 7_light",
+]
+
+
 def evidence_of(triples: set[tuple[int, int, int]], drop_linked: bool = False) -> Evidence:
     adjacency = Adjacency.build(np.array(sorted(triples), np.int32), ENTITIES, RELATIONS)
-    return Evidence(adjacency, mine_rules(adjacency, MINING).rules, drop_linked)
+    return Evidence(adjacency, mine_rules(adjacency, MINING).rules, drop_linked, words=words_of(NAMES))
 
 
 def twin_of(triples: set[tuple[int, int, int]], evidence: Evidence) -> NaiveEvidence:
     engine = RuleEngine(evidence.used_rules, evidence.adjacency, best=BEST)
-    return NaiveEvidence(triples, ENTITIES, RELATIONS, engine)
+    return NaiveEvidence(triples, ENTITIES, RELATIONS, engine, NAMES)
 
 
 QUERIES = np.array([(h, r) for h in range(ENTITIES) for r in range(2 * RELATIONS)], np.int32)
@@ -85,12 +97,36 @@ def test_a_scorer_adds_its_columns() -> None:
             return listed.candidates[:, None].astype(np.float32)
 
     plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
-    evidence = Evidence(plain.adjacency, plain.rules, scorers=[Constant()])
+    evidence = Evidence(plain.adjacency, plain.rules, scorers=[Constant()], words=plain.words)
     listed = evidence.describe(QUERIES)
     assert [feature.name for feature in evidence.table][-1] == "path sum"
     assert np.array_equal(listed.features[:, -1], listed.candidates)
     assert np.array_equal(listed.features[:, :-1], plain.describe(QUERIES).features)
     assert np.all(absent(listed.features, evidence.table)[:, -1] == -9)
+
+
+def test_words_that_most_names_have_and_identifiers_are_no_evidence() -> None:
+    rows = words_of(["x:Upper Nile", "x:Lower Nile", "x:Nile", "x:Upper House", "x:Q5"])
+    words = [rows.item[rows.offsets[i] : rows.offsets[i + 1]].tolist() for i in range(5)]
+    assert words[0] == words[3] == [0]  # "upper", not "x" nor "nile", which three of five have
+    assert words[1] == words[2] == words[4] == []
+    for identifiers in (["/m/0a1", "/m/0b2", "/m/0c3"], ["Q1", "Q2"], []):
+        assert len(words_of(identifiers).item) == 0
+
+
+def test_the_first_word_of_a_name_is_another_word_than_the_same_word_later() -> None:
+    rows = words_of(["city Rome", "city Oslo", "Mexico City", "Oslo", "lake Como", "lake Iseo"])
+    words = [set(rows.item[rows.offsets[i] : rows.offsets[i + 1]].tolist()) for i in range(6)]
+    assert words[0] & words[1]
+    assert not words[0] & words[2]
+
+
+def test_names_need_not_be_looked_at() -> None:
+    assert len(no_words(3).item) == 0
+    assert no_words(3).offsets.tolist() == [0, 0, 0, 0]
+    plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
+    blind = Evidence(plain.adjacency, plain.rules).describe(QUERIES)
+    assert not blind.features[:, COLUMN["name vote"] : COLUMN["typical name"] + 1].any()
 
 
 def test_the_table_has_a_source_and_a_sentence_for_every_feature() -> None:
@@ -99,10 +135,10 @@ def test_the_table_has_a_source_and_a_sentence_for_every_feature() -> None:
 
 
 def test_absent_evidence_looks_like_that_of_an_entity_of_which_nothing_is_known() -> None:
-    # 6 has no edge at all: whatever lists it, no source but the frequency rank's context says anything of it.
+    # 5 has neither an edge nor a name: no source but the frequency rank's context says anything of it.
     triples = {(0, 0, 1), (1, 0, 2), (3, 0, 2), (2, 1, 4)}
     evidence = evidence_of(triples)
-    row = np.array([twin_of(triples, evidence).features(0, 0, 6)], np.float32)
+    row = np.array([twin_of(triples, evidence).features(0, 0, 5)], np.float32)
     assert absent(row, FEATURES) == pytest.approx(row, abs=1e-5)
 
 

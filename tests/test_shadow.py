@@ -101,7 +101,7 @@ def test_without_its_model_such_a_fusion_is_refused(folder: Path) -> None:
     with pytest.raises(
         CheckpointError, match="fitted on other features: this one is without path best, path count"
     ):
-        load_fusion(folder, family().train)
+        load_fusion(folder, family())
 
 
 def test_paths_need_a_model(tmp_path: Path) -> None:

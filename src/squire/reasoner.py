@@ -51,7 +51,7 @@ class Reasoner:
         """The best model of a run folder, and its fusion if there is one."""
         run = Run.load(Path(folder), device)
         fused = has_fusion(run.folder)
-        return cls(run, load_fusion(run.folder, run.graph.train, [PathScorer(run)]) if fused else None)
+        return cls(run, load_fusion(run.folder, run.graph, [PathScorer(run)]) if fused else None)
 
     @cached_property
     def _closed_rules(self) -> ClosedIndex:

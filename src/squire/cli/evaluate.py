@@ -133,7 +133,7 @@ def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
         raise SettingError(f"{run}: a fusion without its graph, {GRAPH}. To do: fit it again with 'squire fuse'.")
     reasoner = Reasoner.load(run) if has_model(run) else None
     graph = reasoner.graph if reasoner else Graph.load(run / GRAPH)
-    fusion = reasoner.fusion if reasoner and reasoner.fusion else load_fusion(run, graph.train)
+    fusion = reasoner.fusion if reasoner and reasoner.fusion else load_fusion(run, graph)
     asked, evidence, of = ask(graph), {}, ""
     fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("fusion", done, total))
     if reasoner:

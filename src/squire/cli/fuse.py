@@ -38,9 +38,12 @@ def fuse(
             "as long as the run's own.",
         ),
     ] = False,
+    names: Annotated[
+        bool, typer.Option("--names/--no-names", help="Words that the names of entities share are evidence.")
+    ] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the hidden parts and of the ranker.")] = 0,
 ) -> None:
-    """Fit a ranker that weighs rules, frequency, similar entities and connections together."""
+    """Fit a ranker that weighs rules, frequency, similar entities, connections and names together."""
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluate.fused import rank_by_fusion
     from squire.fusion.features import MakeScorers, no_scorers
@@ -62,7 +65,7 @@ def fuse(
                 )
             run = Run.load(folder)
             graph, scorers = run.graph, shadow_scorers(run, bar.stage)
-        fusion = fit_fusion(graph, seed=seed, folds=folds, make_scorers=scorers, progress=bar.stage)
+        fusion = fit_fusion(graph, seed=seed, folds=folds, make_scorers=scorers, progress=bar.stage, names=names)
         if not (folder / GRAPH).exists():
             graph.save(folder / GRAPH)
         file = save_fusion(fusion, folder)

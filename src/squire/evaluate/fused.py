@@ -53,8 +53,8 @@ def rank_by_fusion(
         shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
         if progress:
             progress(len(ranks), len(asked.queries))
-    networks, seed = len(fusion.ranker.networks), fusion.about.seed
-    signature = asked.signature("fused", aggregation=f"mlp{networks}", seed=str(seed))
+    how = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.about.names
+    signature = asked.signature("fused", aggregation=how, seed=str(fusion.about.seed))
     return Fused(Ranking(signature, asked.queries, np.array(ranks)), _reliability(shown))
 
 

@@ -16,6 +16,15 @@ from squire.rules.kernels import lower_bound, span
 Array = Any  # numba infers the types; the shapes stand at the fields
 
 
+class Profile(NamedTuple):
+    """What each entity has of something, as a row of norm 1."""
+
+    offsets: Array  # (entity + 1)
+    item: Array  # (entity, item), flat
+    weight: Array  # (entity, item), flat
+    size: int  # how many items there are
+
+
 class Index(NamedTuple):
     """A graph, as votes and walks need it."""
 
@@ -25,9 +34,8 @@ class Index(NamedTuple):
     attribute: Array  # (edge): its relation and tail as one number
     rarity: Array  # (attribute): squared, 0 if one entity alone has it
     scale: Array  # (entity): 1 / the norm of its attributes
-    signature_offsets: Array  # (entity + 1)
-    signature: Array  # (entity, relation), flat: the edge relations that an entity has
-    signature_weight: Array  # (entity, relation), flat: of norm 1
+    signature: Profile  # the edge relations that an entity has
+    words: Profile  # of its name
     tail_offsets: Array  # (edge relation + 1)
     tail: Array  # (edge relation, tail), flat: the most frequent first
     tail_count: Array  # (edge relation, tail), flat
@@ -55,8 +63,10 @@ class Sizes(NamedTuple):
     rules: int
     vote: int
     signature: int
+    words: int
     voters: int
     power: int  # of the similarity of signatures: it is high among most entities
+    words_power: int  # of the similarity of names
     own_tails: int
     least: float  # chance of a walk that counts as none
     drop_linked: bool
@@ -70,6 +80,7 @@ class Columns(NamedTuple):
     similar: int
     connections: int
     tails: int
+    names: int
     context: int
 
 
@@ -79,6 +90,7 @@ class Scratch(NamedTuple):
     place: Array  # (entity): its place among the tails of the relation, plus one
     has: Array  # (entity): does it have the relation?
     profile: Array  # (edge relation): the mean signature of the relation's tails, of norm 1
+    words_profile: Array  # (word): the same of their names
     taken: Array  # (entity): is it a candidate?
     known: Array  # (entity): is it known, so that it must not become one?
     chance: Array  # (entity): noisy or of its rules
@@ -86,14 +98,37 @@ class Scratch(NamedTuple):
     vote: Array  # (entity)
     close_vote: Array  # (entity)
     signature_vote: Array  # (entity)
+    words_vote: Array  # (entity)
     one: Array  # (entity): chance of a walk to be there after a step
     two: Array  # (entity)
     wanted: Array  # (attribute): mean weight among the tails that h has
     wanted_signature: Array  # (edge relation)
+    wanted_words: Array  # (word)
+    voted_words: Array  # (word): of the tails that votes by name are for
     row: Array  # (edge relation): the signature of h
-    touched: Array  # (5, entity): where similarity, votes, signature votes, one and two are not zero
+    words_row: Array  # (word): the name of h
+    touched: (
+        Array  # (6, entity): where similarity, votes, signature votes, one, two and votes by name are not zero
+    )
     best: Array  # (most)
     best_score: Array  # (most)
+
+
+@njit(cache=True, nogil=True)
+def add_row(entity: int, share: float, profile: Profile, to: Array) -> None:
+    """Add a share of an entity's row; a share of nothing takes all of it away again."""
+    for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
+        b = profile.item[j]
+        to[b] = to[b] + share * profile.weight[j] if share else 0.0
+
+
+@njit(cache=True, nogil=True)
+def likeness(entity: int, profile: Profile, row: Array) -> float:
+    """The product of an entity's row and another one.  row: (item)"""
+    total = 0.0
+    for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
+        total += row[profile.item[j]] * profile.weight[j]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -156,22 +191,36 @@ def fill_connections(h: int, t: int, r: int, index: Index, least: float, s: Scra
 
 
 @njit(cache=True, nogil=True)
-def fill_tails(h: int, r: int, index: Index, sizes: Sizes, s: Scratch, candidates: Array, x: Array) -> None:
-    """x: (candidate, feature)"""
+def fill_tails_and_names(
+    h: int, r: int, voted: Array, words_total: float, index: Index, sizes: Sizes, s: Scratch, candidates: Array,
+    x: Array, y: Array,
+) -> None:  # fmt: skip
+    """voted: (tail with a vote by name); x, y: (candidate, feature)"""
     low, high = span(index.offsets, index.relations, h, r)
     high = min(high, low + sizes.own_tails)
     for i in range(low, high):
         _want(index.tails[i], 1 / (high - low), index, s)
+    add_row(h, 1.0, index.words, s.words_row)
+    for t in voted:
+        add_row(t, s.words_vote[t], index.words, s.voted_words)
     for i in range(len(candidates)):
         t = candidates[i]
-        alike, alike_signature, typical = 0.0, 0.0, 0.0
+        alike = 0.0
         if low < high:
             for edge in range(index.offsets[t], index.offsets[t + 1]):
                 alike += s.wanted[index.attribute[edge]]
-        for j in range(index.signature_offsets[t], index.signature_offsets[t + 1]):
-            alike_signature += s.wanted_signature[index.signature[j]] * index.signature_weight[j]
-            typical += s.profile[index.signature[j]] * index.signature_weight[j]
-        x[i, 0], x[i, 1], x[i, 2] = alike * index.scale[t], alike_signature, typical
+        x[i, 0] = alike * index.scale[t]
+        x[i, 1] = likeness(t, index.signature, s.wanted_signature)
+        x[i, 2] = likeness(t, index.signature, s.profile)
+        y[i, 0] = s.words_vote[t]
+        y[i, 1] = s.words_vote[t] / (words_total + 1e-3)
+        y[i, 2] = likeness(t, index.words, s.voted_words) / (words_total + 1e-3)
+        y[i, 3] = likeness(t, index.words, s.words_row)
+        y[i, 4] = likeness(t, index.words, s.wanted_words)
+        y[i, 5] = likeness(t, index.words, s.words_profile)
+    add_row(h, 0.0, index.words, s.words_row)
+    for t in voted:
+        add_row(t, 0.0, index.words, s.voted_words)
     for i in range(low, high):
         _want(index.tails[i], 0.0, index, s)
 
@@ -182,9 +231,8 @@ def _want(tail: int, share: float, index: Index, s: Scratch) -> None:
     for edge in range(index.offsets[tail], index.offsets[tail + 1]):
         a = index.attribute[edge]
         s.wanted[a] = s.wanted[a] + share * index.rarity[a] * index.scale[tail] if share else 0.0
-    for j in range(index.signature_offsets[tail], index.signature_offsets[tail + 1]):
-        b = index.signature[j]
-        s.wanted_signature[b] = s.wanted_signature[b] + share * index.signature_weight[j] if share else 0.0
+    add_row(tail, share, index.signature, s.wanted_signature)
+    add_row(tail, share, index.words, s.wanted_words)
 
 
 @njit(cache=True, nogil=True)

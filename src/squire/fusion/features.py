@@ -13,19 +13,21 @@ from typing import Protocol
 import numpy as np
 
 from squire.fusion import kernels
-from squire.fusion.feature_kernels import Columns, Rule, Sizes
+from squire.fusion.feature_kernels import Columns, Profile, Rule, Sizes
 from squire.fusion.index import index_of, scratch
+from squire.fusion.names import no_words
 from squire.fusion.table import BEST, COLUMN, FEATURES, LEAST, Feature, Features
 from squire.graph.store import Adjacency, Ids, Offsets
 from squire.rules.apply import RuleEngine
 from squire.rules.rule import NONE, Rules
 from squire.threads import in_order, thread_count
 
-QUERIES_AT_ONCE = 128  # 128 × 361 candidates × 40 features: 7 MB
+QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
 # What the search on NELL23K's valid used: four of five right answers are among some 110 candidates a query.
-FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, VOTERS = 120, 120, 60, 60, 20
-ROOM = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + 1  # and the head itself
+FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120, 120, 60, 60, 60, 20
+ROOM = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 1  # and the head itself
 POWER = 8  # most signatures are alike to some degree; the eighth power leaves those that are really so
+WORDS_POWER = 2
 LONG, LONG_TRUST = 3, 0.1  # rules so long must be trusted so much: the same MRR, four times as fast on FB15K237
 OWN_TAILS = 50  # tails of h to which candidates are compared
 
@@ -98,19 +100,26 @@ class Evidence:
     """What a graph, its rules and further models say of candidates."""
 
     def __init__(
-        self, adjacency: Adjacency, rules: Rules, drop_linked: bool = False, scorers: Sequence[Scorer] = ()
+        self,
+        adjacency: Adjacency,
+        rules: Rules,
+        drop_linked: bool = False,
+        scorers: Sequence[Scorer] = (),
+        words: Profile | None = None,
     ) -> None:
         self.adjacency, self.rules, self.scorers = adjacency, rules, tuple(scorers)
         self.table = (*FEATURES, *(feature for scorer in self.scorers for feature in scorer.table))
         # The engine's, to which the numbers of its answers refer; `rules` are all that were mined.
         self.used_rules = rules.take((rules.length < LONG) | (rules.trust >= LONG_TRUST))
         self._engine = RuleEngine(self.used_rules, adjacency, best=BEST)
-        self._index = index_of(adjacency)
+        self.words = no_words(adjacency.num_entities) if words is None else words
+        self._index = index_of(adjacency, self.words)
         self._kind = _kinds(self.used_rules)
         self._sizes = Sizes(
-            FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, VOTERS, POWER, OWN_TAILS, LEAST, drop_linked
-        )
-        firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "edges of h")
+            FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS, POWER, WORDS_POWER,
+            OWN_TAILS, LEAST, drop_linked,
+        )  # fmt: skip
+        firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")
         self._columns = Columns(*(COLUMN[name] for name in firsts))
 
     def describe(self, queries: Ids) -> Listed:

@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from squire.errors import SettingError
 from squire.fusion.calibrate import Calibrations, Ints
+from squire.fusion.feature_kernels import Profile
 from squire.fusion.features import Evidence, Listed, MakeScorers, no_scorers
 from squire.fusion.folds import default_folds, hide, pairs_look_unlinked
+from squire.fusion.names import no_words, words_of
 from squire.fusion.ranker import Ranker, RankerOptions, fit_ranker
 from squire.fusion.sources import contributions
 from squire.graph.graph import Graph
@@ -43,6 +45,7 @@ class About:
     questions: int  # asked of hidden facts
     lists: int  # of these, with the answer among the candidates: what the ranker learned from
     unlinked: bool  # only pairs without an edge are asked about and proposed
+    names: bool  # are words that names share evidence?
     mining: dict[str, object]
 
 
@@ -91,14 +94,16 @@ def fit_fusion(
     make_scorers: MakeScorers = no_scorers,
     options: RankerOptions | None = None,
     progress: Stage | None = None,
+    names: bool = True,
 ) -> Fusion:
     """Fit ranker and calibration; the same for the same graph and seed, whatever is in its test split."""
     mining, stage = mining or MiningOptions(), progress or (lambda what, done, total: None)
     folds = default_folds(graph.train) if folds is None else folds
     unlinked = pairs_look_unlinked(graph)
+    words = words_for(graph, names)
 
     def evidence_of(adjacency: Adjacency) -> Evidence:
-        return Evidence(adjacency, _mine(adjacency, mining, stage), unlinked, make_scorers(adjacency))
+        return Evidence(adjacency, _mine(adjacency, mining, stage), unlinked, make_scorers(adjacency), words)
 
     lessons = _lessons(graph, hide(graph.train, folds, seed, unlinked), evidence_of, seed, mining.threads, stage)
     evidence = evidence_of(graph.train)
@@ -107,9 +112,14 @@ def fit_fusion(
         lambda done, total: stage("fitting the ranker", done, total),
     )  # fmt: skip
     facts = {key: value for key, value in asdict(mining).items() if key != "threads"}  # which changes nothing
-    about = About(seed, folds, lessons.folds, lessons.questions, len(lessons.lists), unlinked, facts)
+    about = About(seed, folds, lessons.folds, lessons.questions, len(lessons.lists), unlinked, names, facts)
     answers = held_out_answers(evidence, ranker, graph, seed, mining.threads, stage)
     return Fusion(evidence, ranker, Calibrations.fit(*answers, KINDS), about)
+
+
+def words_for(graph: Graph, names: bool) -> Profile:
+    """The words of the entities' names, if they are to be evidence."""
+    return words_of(graph.names.entities) if names else no_words(graph.num_entities)
 
 
 def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:

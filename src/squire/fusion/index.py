@@ -1,18 +1,19 @@
 """What votes and walks need of a graph, computed once: how rare a neighbour is, what an entity's relations are.
 
 Two entities are alike by their attributes, (relation, tail) pairs weighted by rarity, or by their signatures, the
-relations that they have at all. Both are rows of norm 1, so that a likeness is a cosine.
+relations that they have at all, or by their names (`names`). All are rows of norm 1, so that a likeness is a
+cosine.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from squire.fusion.feature_kernels import Index, Scratch
+from squire.fusion.feature_kernels import Index, Profile, Scratch
 from squire.graph.store import Adjacency, Offsets
 
 
-def index_of(adjacency: Adjacency) -> Index:
+def index_of(adjacency: Adjacency, words: Profile) -> Index:
     heads, relations, tails = adjacency.heads, adjacency.relations, adjacency.tails
     n, num_edge_relations = adjacency.num_entities, 2 * adjacency.num_relations
     attribute, rarity, scale = _attributes(adjacency)
@@ -23,7 +24,7 @@ def index_of(adjacency: Adjacency) -> Index:
     return Index(
         adjacency.offsets, relations, tails,
         attribute, rarity, scale,
-        *_signatures(heads, relations, n, num_edge_relations),
+        _signatures(heads, relations, n, num_edge_relations), words,
         tail_offsets, tail, count, above,
         start_offsets, starts,
         facts, loops / np.maximum(facts, 1),
@@ -41,9 +42,7 @@ def _attributes(adjacency: Adjacency) -> tuple[Offsets, np.ndarray, np.ndarray]:
     return attribute, np.where(owners > 1, rarity, 0), scale
 
 
-def _signatures(
-    heads: np.ndarray, relations: np.ndarray, num_entities: int, num_edge_relations: int
-) -> tuple[Offsets, Offsets, np.ndarray]:
+def _signatures(heads: np.ndarray, relations: np.ndarray, num_entities: int, num_edge_relations: int) -> Profile:
     """The relations of each entity, with weights: often counts a little more, common ones count less."""
     code = heads.astype(np.int64) * num_edge_relations + relations
     pairs, counts = np.unique(code, return_counts=True)
@@ -52,7 +51,7 @@ def _signatures(
     weight = (1 + np.log(counts)) * np.log(num_entities / (owners[relation] + 1))
     norm = np.sqrt(np.bincount(entity, weight**2, minlength=num_entities))
     offsets = np.searchsorted(entity, np.arange(num_entities + 1))
-    return offsets, relation, weight / np.maximum(norm[entity], 1e-9)
+    return Profile(offsets, relation, weight / np.maximum(norm[entity], 1e-9), num_edge_relations)
 
 
 def _tails(adjacency: Adjacency) -> tuple[Offsets, Offsets, Offsets, Offsets]:
@@ -80,6 +79,7 @@ def scratch(index: Index, most: int) -> Scratch:
         place=np.zeros(n, np.int64),
         has=np.zeros(n, bool),
         profile=np.zeros(num_edge_relations),
+        words_profile=np.zeros(index.words.size),
         taken=np.zeros(n, bool),
         known=np.zeros(n, bool),
         chance=per_entity(),
@@ -87,12 +87,16 @@ def scratch(index: Index, most: int) -> Scratch:
         vote=per_entity(),
         close_vote=per_entity(),
         signature_vote=per_entity(),
+        words_vote=per_entity(),
         one=per_entity(),
         two=per_entity(),
         wanted=np.zeros(num_attributes),
         wanted_signature=np.zeros(num_edge_relations),
+        wanted_words=np.zeros(index.words.size),
+        voted_words=np.zeros(index.words.size),
         row=np.zeros(num_edge_relations),
-        touched=np.zeros((5, n), np.int64),
+        words_row=np.zeros(index.words.size),
+        touched=np.zeros((6, n), np.int64),
         best=np.zeros(most + 1, np.int64),
         best_score=np.zeros(most + 1),
     )

@@ -13,15 +13,18 @@ from numba import njit
 from squire.fusion.feature_kernels import (
     Columns,
     Index,
+    Profile,
     Rule,
     Scratch,
     Sizes,
+    add_row,
     fill_connections,
     fill_context,
     fill_frequency,
     fill_rules,
-    fill_tails,
+    fill_tails_and_names,
     fill_votes,
+    likeness,
 )
 from squire.rules.kernels import span
 
@@ -50,11 +53,16 @@ def describe(
             _enter(r, index, s)
             relation = r
         num_voted, total, close_total = _vote(h, r, index, sizes, s)
-        num_signed, signature_total = _vote_by_signature(h, r, index, sizes, s)
+        num_signed, signature_total = _vote_by_likeness(
+            h, r, index, index.signature, sizes.power, s.row, s.signature_vote, s.touched[2]
+        )
+        num_named, words_total = _vote_by_likeness(
+            h, r, index, index.words, sizes.words_power, s.words_row, s.words_vote, s.touched[5]
+        )
         num_one, num_two = _walk(h, index, s)
         of_rules = _chances(query, rule, s)
         first = offsets[query]
-        last = _list(h, r, of_rules, (num_voted, num_signed), index, sizes, s, first, candidates)
+        last = _list(h, r, of_rules, (num_voted, num_signed, num_named), index, sizes, s, first, candidates)
         offsets[query + 1] = last
         candidates[first:last] = np.sort(candidates[first:last])
         totals = (total, close_total, signature_total)
@@ -65,8 +73,12 @@ def describe(
             fill_votes(t, totals, s, x[at.similar :])
             fill_connections(h, t, r, index, sizes.least, s, x[at.connections :])
             fill_context(h, r, index, x[at.context :])
-        fill_tails(h, r, index, sizes, s, candidates[first:last], features[first:last, at.tails :])
-        _clear(s, num_voted, num_signed, num_one, num_two)
+        x = features[first:last]
+        fill_tails_and_names(
+            h, r, s.touched[5, :num_named], words_total, index, sizes, s, candidates[first:last],
+            x[:, at.tails :], x[:, at.names :],
+        )  # fmt: skip
+        _clear(s, num_voted, num_signed, num_one, num_two, num_named)
     if relation >= 0:
         _leave(relation, index, s)
 
@@ -80,13 +92,19 @@ def _enter(r: int, index: Index, s: Scratch) -> None:
     for i in range(first, index.tail_offsets[r + 1]):
         t = index.tail[i]
         s.place[t] = i - first + 1
-        for j in range(index.signature_offsets[t], index.signature_offsets[t + 1]):
-            s.profile[index.signature[j]] += index.tail_count[i] * index.signature_weight[j]
+        add_row(t, index.tail_count[i], index.signature, s.profile)
+        add_row(t, index.tail_count[i], index.words, s.words_profile)
     for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
         s.has[index.head[i]] = True
-    norm = np.sqrt(np.sum(s.profile * s.profile))
+    _normalise(s.profile)
+    _normalise(s.words_profile)
+
+
+@njit(cache=True, nogil=True)
+def _normalise(row: Array) -> None:
+    norm = np.sqrt(np.sum(row * row))
     if norm > 0:
-        s.profile[:] /= norm
+        row[:] /= norm
 
 
 @njit(cache=True, nogil=True)
@@ -96,6 +114,7 @@ def _leave(r: int, index: Index, s: Scratch) -> None:
     for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
         s.has[index.head[i]] = False
     s.profile[:] = 0
+    s.words_profile[:] = 0
 
 
 # ---------------------------------------------------------------------------------------------------- the votes
@@ -154,31 +173,30 @@ def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, 
 
 
 @njit(cache=True, nogil=True)
-def _vote_by_signature(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, float]:
-    """The same by likeness of relations."""
-    for j in range(index.signature_offsets[h], index.signature_offsets[h + 1]):
-        s.row[index.signature[j]] = index.signature_weight[j]
+def _vote_by_likeness(
+    h: int, r: int, index: Index, profile: Profile, power: int, row: Array, votes: Array, touched: Array
+) -> tuple[int, float]:
+    """The same by likeness of rows.  row: (item), votes: (entity), touched: receives who has votes"""
     count, total = 0, 0.0
+    if profile.offsets[h] == profile.offsets[h + 1]:
+        return count, total
+    add_row(h, 1.0, profile, row)
     for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
         m = index.head[i]
         if m == h:
             continue
-        likeness = 0.0
-        for j in range(index.signature_offsets[m], index.signature_offsets[m + 1]):
-            likeness += s.row[index.signature[j]] * index.signature_weight[j]
-        weight = likeness**sizes.power
+        weight = likeness(m, profile, row) ** power
         if weight == 0:
             continue
         total += weight
         low, high = span(index.offsets, index.relations, m, r)
         for edge in range(low, high):
             t = index.tails[edge]
-            if s.signature_vote[t] == 0:
-                s.touched[2, count] = t
+            if votes[t] == 0:
+                touched[count] = t
                 count += 1
-            s.signature_vote[t] += weight
-    for j in range(index.signature_offsets[h], index.signature_offsets[h + 1]):
-        s.row[index.signature[j]] = 0
+            votes[t] += weight
+    add_row(h, 0.0, profile, row)
     return count, total
 
 
@@ -217,7 +235,7 @@ def _chances(query: int, rule: Rule, s: Scratch) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: int) -> None:
+def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
     for i in range(num_voted):
         s.vote[s.touched[1, i]] = 0
         s.close_vote[s.touched[1, i]] = 0
@@ -227,6 +245,8 @@ def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: i
         s.one[s.touched[3, i]] = 0
     for i in range(num_two):
         s.two[s.touched[4, i]] = 0
+    for i in range(num_named):
+        s.words_vote[s.touched[5, i]] = 0
 
 
 # ----------------------------------------------------------------------------------------------- the candidates
@@ -234,7 +254,7 @@ def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: i
 
 @njit(cache=True, nogil=True)
 def _list(
-    h: int, r: int, of_rules: Array, counts: tuple[int, int], index: Index, sizes: Sizes, s: Scratch,
+    h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: Index, sizes: Sizes, s: Scratch,
     count: int, out: Array,
 ) -> int:  # fmt: skip
     """The union of what each source likes best, without what is known; nobody asks for the right answer here."""
@@ -256,6 +276,7 @@ def _list(
     count = _take_best(of_rules, len(of_rules), s.chance, sizes.rules, s, count, out)
     count = _take_best(s.touched[1], counts[0], s.vote, sizes.vote, s, count, out)
     count = _take_best(s.touched[2], counts[1], s.signature_vote, sizes.signature, s, count, out)
+    count = _take_best(s.touched[5], counts[2], s.words_vote, sizes.words, s, count, out)
     for i in range(start, count):
         s.taken[out[i]] = False
     for edge in range(low, high):

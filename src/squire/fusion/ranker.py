@@ -41,7 +41,7 @@ class RankerOptions:
     lists: int = 64  # a step
     rate: float = 2e-3
     decay: float = 1e-3
-    relation_decay: float = 0.5  # of the relation's own linear part, which few facts must not decide
+    relation_decay: float = 6.0  # of the relation's own linear part, which few facts must not decide
     networks: int = 2
 
 

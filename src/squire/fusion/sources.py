@@ -23,9 +23,11 @@ Score = Callable[[Features], Floats]  # (candidate, feature) -> (candidate)
 
 def contributions(score: Score, features: Features, table: Sequence[Feature]) -> dict[str, Floats]:
     """The share of each source in the score of each candidate.  source -> (candidate)"""
-    players = [source for source in SOURCES if source != CONTEXT and any(row.source == source for row in table)]
-    columns = {source: [i for i, row in enumerate(table) if row.source == source] for source in players}
+    sources = [source for source in SOURCES if source != CONTEXT and any(row.source == source for row in table)]
+    columns = {source: [i for i, row in enumerate(table) if row.source == source] for source in sources}
     nothing = absent(features, table)
+    # Who says nothing of anybody has no share, and would double the work.
+    players = [source for source in sources if (features != nothing)[:, columns[source]].any()]
     worth: dict[frozenset[str], Floats] = {}
     for size in range(len(players) + 1):
         for group in combinations(players, size):
@@ -33,7 +35,7 @@ def contributions(score: Score, features: Features, table: Sequence[Feature]) ->
             for source in group:
                 shown[:, columns[source]] = features[:, columns[source]]
             worth[frozenset(group)] = score(shown)
-    shares = {source: np.zeros(len(features)) for source in players}
+    shares = {source: np.zeros(len(features)) for source in sources}
     for group_set, value in worth.items():
         for source in set(players) - group_set:
             # Of all orders, so many have exactly this group before the source.

@@ -1,6 +1,7 @@
 """A fusion as one file of a run folder: weights, rules and calibration as tensors, how it was made as JSON.
 
-The graph is not in it, only a checksum of the edges that it was fitted on: rules and weights speak of ids.
+The graph is not in it, only a checksum of the edges and words that it was fitted on: rules and weights speak
+of ids.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from squire.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
 from squire.files import FUSION
 from squire.fusion.calibrate import Calibration, Calibrations
+from squire.fusion.feature_kernels import Profile
 from squire.fusion.features import Evidence, Scorer
-from squire.fusion.fit import KINDS, About, Fusion
+from squire.fusion.fit import KINDS, About, Fusion, words_for
 from squire.fusion.ranker import Ranker, RankerOptions
+from squire.graph.graph import Graph
 from squire.graph.store import Adjacency
 from squire.rules.rule import Rules
 
-FILE_VERSION = 2
+FILE_VERSION = 3
 
 
 def save_fusion(fusion: Fusion, folder: Path) -> Path:
@@ -41,26 +44,29 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
         "features": [feature.name for feature in fusion.evidence.table],
         "ranker": asdict(fusion.ranker.options),
         "about": asdict(fusion.about),
-        "edges_sha256": _checksum(fusion.evidence.adjacency),
+        "graph_sha256": _checksum(fusion.evidence.adjacency, fusion.evidence.words),
     }
     return save_checkpoint(folder, FUSION, tensors, state)
 
 
-def load_fusion(folder: Path, adjacency: Adjacency, scorers: Sequence[Scorer] = ()) -> Fusion:
-    """Inverse of `save_fusion`, given the graph's train edges, and models that it may have been fitted with."""
+def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> Fusion:
+    """Inverse of `save_fusion`, given the graph, and models that it may have been fitted with."""
     checkpoint = load_checkpoint(folder, FUSION)
     columns = set(checkpoint.state.get("features", ()))
     scorers = [scorer for scorer in scorers if columns.issuperset(row.name for row in scorer.table)]
     try:
-        _check(checkpoint, adjacency)
+        _check_version(checkpoint)
         about = About(**checkpoint.state["about"])
-        rules = Rules(adjacency.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
-        evidence = Evidence(adjacency, rules, about.unlinked, scorers)
+        words = words_for(graph, about.names)
+        if checkpoint.state["graph_sha256"] != _checksum(graph.train, words):
+            raise CheckpointError("fitted on another graph: the train facts or the names are not the same.")
+        rules = Rules(graph.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
+        evidence = Evidence(graph.train, rules, about.unlinked, scorers, words)
         names = [feature.name for feature in evidence.table]
         if checkpoint.state["features"] != names:
             raise CheckpointError(f"fitted on other features: {_difference(checkpoint.state['features'], names)}")
         options = RankerOptions(**checkpoint.state["ranker"])
-        ranker = Ranker.of(checkpoint.part("ranker."), evidence.table, 2 * adjacency.num_relations, options)
+        ranker = Ranker.of(checkpoint.part("ranker."), evidence.table, 2 * graph.num_relations, options)
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except CheckpointError as error:
@@ -77,11 +83,9 @@ def has_fusion(folder: Path) -> bool:
     return any(folder.glob(f"{FUSION}*.safetensors"))
 
 
-def _check(checkpoint: Checkpoint, adjacency: Adjacency) -> None:
+def _check_version(checkpoint: Checkpoint) -> None:
     if checkpoint.state.get("fusion") != FILE_VERSION:
         raise CheckpointError(f"version {checkpoint.state.get('fusion')}, this squire reads {FILE_VERSION}.")
-    if checkpoint.state["edges_sha256"] != _checksum(adjacency):
-        raise CheckpointError("fitted on another graph: the train facts are not the same.")
 
 
 def _arrays(tensors: dict[str, Tensor], kind: type, skip: int) -> list[np.ndarray]:
@@ -95,8 +99,8 @@ def _difference(there: Sequence[str], here: Sequence[str]) -> str:
     return f"this one is {' and '.join(parts) or 'in another order'}."
 
 
-def _checksum(adjacency: Adjacency) -> str:
+def _checksum(adjacency: Adjacency, words: Profile) -> str:
     digest = hashlib.sha256(f"{adjacency.num_entities} {adjacency.num_relations}".encode())
-    for array in (adjacency.offsets, adjacency.relations, adjacency.tails):
+    for array in (adjacency.offsets, adjacency.relations, adjacency.tails, *words[:3]):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

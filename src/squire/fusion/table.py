@@ -15,8 +15,8 @@ import numpy.typing as npt
 Features = npt.NDArray[np.float32]  # (candidate, feature)
 
 FREQUENCY, RULES, SIMILAR = "frequency", "rules", "similar entities"
-CONNECTIONS, TAILS, PATHS, CONTEXT = "connections", "tail similarity", "paths", "context"
-SOURCES = (FREQUENCY, RULES, SIMILAR, CONNECTIONS, TAILS, PATHS, CONTEXT)
+CONNECTIONS, TAILS, NAMES, PATHS, CONTEXT = "connections", "tail similarity", "names", "paths", "context"
+SOURCES = (FREQUENCY, RULES, SIMILAR, CONNECTIONS, TAILS, NAMES, PATHS, CONTEXT)
 
 LEAST = 1e-6  # walk probabilities below it count as this
 NOWHERE = float(np.log(LEAST))
@@ -66,6 +66,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature("like tails", TAILS, "mean similarity of t, by neighbours, to the tails of r that h has"),
     Feature("like tails by relations", TAILS, "the same by relations"),
     Feature("typical tail", TAILS, "similarity of t, by relations, to the tails of r as a whole"),
+    Feature("name vote", NAMES, "whose name shares words with that of h votes for its tails of r", log=True),
+    Feature("name vote share", NAMES, "the share of t in this vote", log=True),
+    Feature("like voted names", NAMES, "mean likeness of the name of t to those of the tails voted for", log=True),
+    Feature("like name", NAMES, "likeness of the names of h and t", log=True),
+    Feature("like tails by name", NAMES, "mean likeness of the name of t to those of the tails of r that h has"),
+    Feature("typical name", NAMES, "likeness of the name of t to those of the tails of r as a whole"),
     Feature("edges of h", CONTEXT, "log of the number of edges of h, plus one", None),
     Feature("tails of h", CONTEXT, "tails of r that h has", None),
     Feature("facts of r", CONTEXT, "log of the number of facts of r, plus one", None),
