@@ -1,67 +1,98 @@
 """Record how well a fusion ranks the test answers of some graphs: `results/fused-GRAPH.json`, signed.
 
-    python scripts/record_fusion.py NELL23K NELL995 FB15K237-20 FB15K237
+    python scripts/record_fusion.py --seeds 3 NELL23K NELL995 FB15K237-20 world
+    python scripts/record_fusion.py FB15K237
 
-Names are those of `squire data list`, found below SQUIRE_DATA. Fits with the default options and seed 0, chosen on
-valid (docs/LOG.md), and evaluates once on test. Calibration is fitted on valid; its error on test is the one that
-counts. The rows of rules and frequency stand in `results/rules-GRAPH.json`.
+Names are those of `squire data list`, found below SQUIRE_DATA. Fits with the default options, chosen on valid
+(docs/LOG.md), and evaluates on test; where names of entities are evidence, also once without them. Calibration is
+fitted on valid; its error on test, that of the first seed, is the one that counts, and is drawn as
+docs/images/reliability-GRAPH.png. The rows of rules and frequency stand in `results/rules-GRAPH.json`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from statistics import mean, stdev
 
 from squire.evaluate.asked import Asked
 from squire.evaluate.baselines import rank_by_frequency
-from squire.evaluate.fused import rank_by_fusion
+from squire.evaluate.fused import Fused, rank_by_fusion
 from squire.evaluate.metrics import Metrics
-from squire.fusion.fit import fit_fusion
+from squire.fusion.fit import Fusion, fit_fusion
 from squire.graph import datasets
+from squire.graph.graph import Graph
 from squire.graph.io import load_graph
 from squire.graph.streams import replacing
+from squire.reliability_plot import draw_reliability
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
-ASKED = (("valid", "tail"), ("test", "tail"), ("test", "both"))
+HOME = Path(__file__).resolve().parents[1]
 PRECISIONS = (0.5, 0.8, 0.9)
+TAILS, ALL = (("valid", "tail"), ("test", "tail")), (("valid", "tail"), ("test", "tail"), ("test", "both"))
+Which = tuple[str, str]  # split and side
 
 
 def main() -> None:
-    for name in sys.argv[1:]:
-        content, rows = record(name)
-        with replacing(RESULTS / f"fused-{name}.json") as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        print(name, *(f"{row.signature} MRR {row.mrr:.4f}" for row in rows), sep="\n  ")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graphs", nargs="+")
+    parser.add_argument("--seeds", type=int, default=1)
+    arguments = parser.parse_args()
+    for name in arguments.graphs:
+        content, rows = record(load_graph(datasets.resolve(name)), arguments.seeds)
+        command = f"python scripts/record_fusion.py --seeds {arguments.seeds} {name}"
+        with replacing(HOME / "results" / f"fused-{name}.json") as temporary:
+            temporary.write_text(json.dumps({"command": command, **content}, indent=1) + "\n", encoding="utf-8")
+        print(name, *(f"{row.signature} MRR {row.mrr:.4f}" for row in rows), sep="\n  ", flush=True)
 
 
-def record(name: str) -> tuple[dict[str, object], list[Metrics]]:
-    graph = load_graph(datasets.resolve(name))
+def record(graph: Graph, seeds: int) -> tuple[dict[str, object], list[Metrics]]:
     began = time.perf_counter()
     fusion = fit_fusion(graph)
     fitted = time.perf_counter()
-    asked = {(split, side): Asked.of(graph, split, side) for split, side in ASKED}
+    asked = {which: Asked.of(graph, *which) for which in ALL}
     found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in asked.items()}
-    rows = [fused.ranking.metrics() for fused in found.values()]
+    evaluated = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    load = os.getloadavg()[0]
+    tails = [{which: found[which].ranking.metrics() for which in TAILS}]
+    tails += [ranked(fit_fusion(graph, seed=seed), graph, asked) for seed in range(1, seeds)]
+    without = []
+    if len(fusion.evidence.words.item):
+        without = list(ranked(fit_fusion(graph, names=False), graph, asked).values())
+    draw(found["test", "tail"], HOME / "docs" / "images" / f"reliability-{graph.name}.png")
+    rows = [found["test", "both"].ranking.metrics(), *(row for by in tails for row in by.values()), *without]
     rows += [rank_by_frequency(graph, questions).metrics() for questions in asked.values()]
     content: dict[str, object] = {
-        "command": f"python scripts/record_fusion.py {name}",
         "rows": [row.as_dict() for row in rows],
+        "mrr": {f"{split}, {side}": spread([by[split, side].mrr for by in tails]) for split, side in TAILS},
         "reliability": {f"{split}, {side}": fused.reliability_figures() for (split, side), fused in found.items()},
         "thresholds": {str(share): fusion.calibration.threshold_for(share) for share in PRECISIONS},
         "about": asdict(fusion.about),
         "ranker": asdict(fusion.ranker.options),
         "rules": len(fusion.evidence.rules),
         "fit_s": round(fitted - began, 1),
-        "evaluate_s": round(time.perf_counter() - fitted, 1),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3),
-        "machine": {"cores": os.cpu_count(), "load_average": round(os.getloadavg()[0], 2)},
+        "evaluate_s": round(evaluated - fitted, 1),
+        "peak_mb": round(peak),
+        "machine": {"cores": os.cpu_count(), "load_average": round(load, 2)},
     }
     return content, rows
+
+
+def ranked(fusion: Fusion, graph: Graph, asked: dict[Which, Asked]) -> dict[Which, Metrics]:
+    return {which: rank_by_fusion(fusion, graph, asked[which]).ranking.metrics() for which in TAILS}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"mean": mean(values), "deviation": stdev(values) if len(values) > 1 else 0.0, "seeds": len(values)}
+
+
+def draw(fused: Fused, file: Path) -> None:
+    draw_reliability(fused.reliability_figures(), str(fused.ranking.signature), file)
 
 
 if __name__ == "__main__":
