@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 
 from squire.answers import Source, basis_of
 from squire.cli import app
-from squire.connections import connect
+from squire.connections import complete, connect
+from squire.constraint import EdgeConstraint
 from squire.errors import SettingError
+from squire.graph.store import Adjacency
 from squire.reasoner import Reasoner
 
 QUESTION = ("cleo", "grandparent")
@@ -119,6 +122,35 @@ def test_connections_are_walked_on_known_edges_only() -> None:
     assert {path.grade for path in paths} == {"grounded"}
     alone = ours.names.entity("cleo")
     assert connect(ours.run, ours._closed_rules, query, [alone], ours.decoding()) is None
+
+
+def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
+    ours = reasoner()
+    query, train = ours.query(*QUESTION), ours.graph.train
+    wanted = [ours.names.entity(name) for name in ("ada 1", "dan 2", "finn")]
+    ranked = complete(ours.run, query, wanted, ours.decoding())
+    assert ranked is not None
+    for answer in wanted:
+        (own,) = np.flatnonzero(ranked.entity == answer).tolist()
+        paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own, own + 1]].tolist()))
+        first, last = paths[0].edges
+        assert paths[0].grade == "completed"
+        assert (first.known, last.known) == (False, True)
+        arrived = ours.names.entity(first.head if first.backwards else first.tail)
+        assert arrived in train.edges(answer)[1]
+    assert complete(ours.run, query, wanted, replace(ours.decoding(), hops=1)) is None
+    assert complete(ours.run, query, [], ours.decoding()) is None
+
+
+def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> None:
+    ours = reasoner()
+    query, answer, train = ours.query(*QUESTION), ours.names.entity("dan 1"), ours.graph.train
+    only = EdgeConstraint.of(
+        Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
+    )
+    how = replace(ours.decoding(), constraint=only)
+    ranked = connect(ours.run, ours._closed_rules, query, [answer], how)
+    assert ranked is None or answer not in ranked.entity
 
 
 def test_grounded_answers_have_grounded_evidence_and_known_ones_come_first() -> None:

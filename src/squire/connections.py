@@ -1,17 +1,22 @@
-"""Known paths to answers that a search did not reach: what links the question to them, if anything does.
+"""Paths to answers that a search did not reach: what links the question to them, if anything does.
 
 An answer may rank high by rules, by frequency or by similar entities, and a reader still wants to see how it is
-connected. Paths are drawn among all of the graph (rules first, as in training), then judged by the same search,
-bound to their edges. Works on ids.
+connected. `connect` draws known paths among all of the graph (rules first, as in training); `complete` is for
+answers that no known path reaches: one edge, from the question's head to a neighbour of the answer, is inferred.
+Both are judged by the same search, bound to their edges: the model says which is best, and how probable. Works on
+ids.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 
+from squire.beam import Constraint
 from squire.constraint import EdgeConstraint
 from squire.decode import Decoding, Ranked, decode
 from squire.graph.store import Adjacency
@@ -21,6 +26,7 @@ from squire.rules.rule import ClosedIndex
 from squire.run import Run
 
 PATHS_EACH = 4
+NEIGHBOURS, LINKS = 4, 3  # of an answer; relations by which each of them may be reached
 
 
 def connect(
@@ -30,12 +36,52 @@ def connect(
     asked = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
     train = run.graph.train
     paths = sample_paths(train, asked, rules, hops=how.hops, per_triple=PATHS_EACH, seed=0, threads=1)
-    edges = _edges(paths, train.num_relations)
-    if not len(edges):
+    return _along(run, query, _edges(paths, train.num_relations), how)
+
+
+def complete(run: Run, query: tuple[int, int], answers: Sequence[int], how: Decoding) -> Ranked | None:
+    """Paths of two hops to these answers, the first inferred, the second known; None if there are none.
+
+    The first arrives at one of the best known neighbours of an answer, by a relation that leads there already, if
+    possible one that the head has.
+    """
+    if how.hops < 2:
         return None
-    found = Adjacency.build(edges, train.num_entities, train.num_relations)
-    bound = replace(how, prune=0.0, constraint=EdgeConstraint.of(found, run.device))
+    head, train = query[0], run.graph.train
+    has = set(train.edges(head)[0].tolist())
+    edges = []
+    for answer in answers:
+        near = set(train.edges(answer)[1].tolist()) - {head, answer}
+        for neighbour in sorted(near, key=lambda entity: (-len(train.edges(entity)[0]), entity))[:NEIGHBOURS]:
+            into = Counter(train.inverse(relation) for relation in train.edges(neighbour)[0].tolist())
+            links = sorted(into, key=lambda relation: (relation not in has, -into[relation], relation))[:LINKS]
+            edges += [(head, relation, neighbour) for relation in links]
+            edges += [
+                (neighbour, relation, answer) for relation in train.relations_between(neighbour, answer).tolist()
+            ]
+    return _along(run, query, _facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations), how)
+
+
+def _along(run: Run, query: tuple[int, int], facts: np.ndarray, how: Decoding) -> Ranked | None:
+    """What the search finds if it may walk these facts only.  facts: (fact, 3)"""
+    if not len(facts):
+        return None
+    if how.constraint:
+        facts = facts[_may_be_walked(facts, how.constraint, run.device)]
+    found = Adjacency.build(facts, run.graph.num_entities, run.graph.num_relations)
+    # A beam so wide that no answer's paths crowd out those of another.
+    beam = max(how.beam, 2 * len(facts))
+    bound = replace(how, prune=0.0, beam=beam, constraint=EdgeConstraint.of(found, run.device))
     return next(decode(run.steps, np.array([query], np.int32), bound))
+
+
+def _may_be_walked(facts: np.ndarray, constraint: Constraint, device: torch.device) -> np.ndarray:
+    """(fact, 3) -> (fact)"""
+    heads, relations, tails = torch.from_numpy(facts.astype(np.int64)).to(device).unbind(1)
+    row, allowed = constraint.entities(heads, relations)
+    out = np.zeros(len(facts), bool)
+    out[row[allowed == tails[row]].numpy(force=True)] = True
+    return out
 
 
 def _edges(paths: Paths, num_relations: int) -> np.ndarray:
@@ -43,7 +89,12 @@ def _edges(paths: Paths, num_relations: int) -> np.ndarray:
     relations, tails = paths.relations, paths.entities
     heads = np.concatenate([paths.queries[paths.row, :1], tails[:, :-1]], axis=1)
     walked = (relations >= 0) & (paths.source != EDGE)[:, None]
-    head, relation, tail = heads[walked], relations[walked], tails[walked]
+    return _facts(np.stack([heads[walked], relations[walked], tails[walked]], axis=1), num_relations)
+
+
+def _facts(edges: np.ndarray, num_relations: int) -> np.ndarray:
+    """Edges as facts, with the relation forwards.  (edge, 3) -> (fact, 3)"""
+    head, relation, tail = edges.T
     backwards = relation >= num_relations
     facts = np.where(backwards, tail, head), relation % num_relations, np.where(backwards, head, tail)
     return np.stack(facts, axis=1).astype(np.int32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from squire.answers import FURTHER, Answer, Answers, Edge, Evidence, FollowedRule, Origin, Source, basis_of
-from squire.connections import connect
+from squire.connections import complete, connect
 from squire.decode import Aggregate, Decoding, Ranked, decode
 from squire.errors import SettingError
 from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
@@ -249,16 +249,17 @@ class Reasoner:
     ) -> dict[int, PathsTo]:
         """Paths to answers that the search need not have found.
 
-        Where it found nothing but the queried edge, known paths are looked for. If there are none, the edge itself
-        is all there is; but not where only given edges may be walked.
+        Where it found nothing but the queried edge, known paths are looked for, then paths with one inferred edge.
+        If there are none, the edge itself is all there is; but not where only given edges may be walked.
         """
         found = self._reached(query, ranked, number, answers)
-        bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
-        known = connect(self.run, self._closed_rules, query, bare, how) if bare else None
-        for entity, (best, further, count, _) in self._reached(query, known, 0, bare).items() if known else ():
-            edge, _, edges, asserted = found.get(entity, (None, (), 0, 0.0))
-            further = (*further, edge)[:FURTHER] if edge else further
-            found[entity] = best, further, count + edges, asserted
+        for look in (partial(connect, self.run, self._closed_rules), partial(complete, self.run)):
+            bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
+            more = look(query, bare, how) if bare else None
+            for entity, (best, further, count, _) in self._reached(query, more, 0, bare).items() if more else ():
+                edge, _, edges, asserted = found.get(entity, (None, (), 0, 0.0))
+                further = (*further, edge)[:FURTHER] if edge else further
+                found[entity] = best, further, count + edges, asserted
         if not how.constraint:
             for entity in answers:
                 found.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
