@@ -198,4 +198,5 @@ def naive_words(names: list[str]) -> list[dict[tuple[bool, str], float]]:
 
 
 def _split(name: str) -> list[str]:
-    return "".join(letter if letter.isalnum() else " " for letter in name.casefold()).split()
+    words = "".join(letter if letter.isalnum() else " " for letter in name.casefold()).split()
+    return [word for word in words if len(word) > 1 and not any(letter.isdigit() for letter in word)]

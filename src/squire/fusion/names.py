@@ -21,7 +21,7 @@ WORD = re.compile(r"[^\W_]+")
 
 def words_of(labels: Iterable[str]) -> Profile:
     """One row an entity, in the order of the labels."""
-    rows = [list(dict.fromkeys(WORD.findall(label.casefold()))) for label in labels]
+    rows = [list(dict.fromkeys(filter(_tells, WORD.findall(label.casefold())))) for label in labels]
     common = Counter(word for row in rows for word in row)
     rows = [[word for word in row if 2 * common[word] <= len(rows)] for row in rows]
     number: dict[tuple[bool, str], int] = {}
@@ -34,6 +34,11 @@ def words_of(labels: Iterable[str]) -> Profile:
     shared = owners[word] > 1  # what one entity alone is called makes it less like others, and is like nothing
     offsets = np.searchsorted(entity[shared], np.arange(len(rows) + 1))
     return Profile(offsets, word[shared], (weight / np.maximum(norm[entity], 1e-9))[shared], len(number))
+
+
+def _tells(word: str) -> bool:
+    """No letter, no number, no piece of an identifier such as `/m/07y_7`."""
+    return len(word) > 1 and word.isalpha()
 
 
 def no_words(num_entities: int) -> Profile:
