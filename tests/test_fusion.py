@@ -149,7 +149,7 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
     with pytest.raises(CheckpointError, match=r"another graph.*squire fuse"):
         load_fusion(tmp_path, replace(graph, train=graph.known("train", "valid")))
     shouted = Names(
-        Labels((f"{label} {label[0]}." for label in graph.names.entities), "entity"), graph.names.relations
+        Labels((f"{label} {label[0]}x." for label in graph.names.entities), "entity"), graph.names.relations
     )
     with pytest.raises(CheckpointError, match="names are not the same"):
         load_fusion(tmp_path, replace(graph, names=shouted))

@@ -34,7 +34,7 @@ NAMES = [
     "a river_Seine",
     "a Paris",
     "",
-    "a 7_light",
+    "a 7_light 7",
 ]
 
 
@@ -110,7 +110,7 @@ def test_words_that_most_names_have_and_identifiers_are_no_evidence() -> None:
     words = [rows.item[rows.offsets[i] : rows.offsets[i + 1]].tolist() for i in range(5)]
     assert words[0] == words[3] == [0]  # "upper", not "x" nor "nile", which three of five have
     assert words[1] == words[2] == words[4] == []
-    for identifiers in (["/m/0a1", "/m/0b2", "/m/0c3"], ["Q1", "Q2"], []):
+    for identifiers in (["/m/07y_7", "/m/05_7", "/m/07y", "/m/0c3"], ["Q1", "Q2", "Q3"], []):
         assert len(words_of(identifiers).item) == 0
 
 
