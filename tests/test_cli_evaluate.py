@@ -14,6 +14,7 @@ from small_run import PARENT, family, small_run, train_facts
 from typer.testing import CliRunner
 
 from squire import __version__
+from squire.checkpoint import load_checkpoint
 from squire.cli import app
 from squire.errors import SettingError, SquireError, UnknownName
 from squire.evaluate.asked import Asked
@@ -115,6 +116,15 @@ def test_options_change_what_is_done_and_what_is_signed() -> None:
     assert content["rows"][0]["queries"] == 1
 
 
+def test_the_last_weights_and_the_papers_ends_can_be_asked_for() -> None:
+    last = int(load_checkpoint(small_run(), "last").state["step"])
+    content = rows("--weights", "last", "--no-edge-ends")
+    assert content["step"] == last
+    assert "|aggregation:sum|seed:0|known_share:0.9|weights:last|" in content["rows"][0]["signature"]
+    assert rows()["step"] <= last
+    assert "weights" not in rows("--weights", "best")["rows"][0]["signature"]
+
+
 def test_relations_beyond_the_first_are_counted() -> None:
     text = run(small_run(), "--split", "train", "--relations", 1)
     assert "2 more relations with --json" in text
@@ -211,6 +221,7 @@ def test_the_result_is_kept_in_the_run_folder(tmp_path: Path) -> None:
     assert json.loads((folder / "evaluation-paths-test.json").read_text()) == printed
     run(folder, "--split", "train", "--sample", 3)
     run(folder, "--constraint", "graph", "--split", "valid")
+    run(folder, "--weights", "last", "--split", "valid")
     kept = sorted(file.name for file in folder.glob("evaluation-*"))
     assert kept == ["evaluation-paths-test.json", "evaluation-paths-train-sample.json"]
 

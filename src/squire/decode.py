@@ -63,6 +63,7 @@ class Decoding:
         aggregate: Aggregate | None = None,
         prune: float | None = None,
         constraint: Constraint | None = None,
+        edge_ends: bool | None = None,
     ) -> Decoding:
         """The recipe's way, with these changes; `known` are the edges of the graph."""
         own = recipe.decode
@@ -76,7 +77,7 @@ class Decoding:
             recipe.paths.hops,
             constraint,
             Guide(known, own.known_share) if own.known_share else None,
-            own.edge_ends,
+            own.edge_ends if edge_ends is None else edge_ends,
         )
 
 

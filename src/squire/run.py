@@ -36,14 +36,15 @@ class Run:
     step: int  # of training, at which the model was saved
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device | str = "cpu") -> Run:
+    def load(cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST) -> Run:
+        """With the weights of the best epoch, or the last ones."""
         graph, recipe = load_settings(folder)
         rules = Rules.empty(graph.num_relations)
         if (folder / RULES).exists():
             rules = read_rules(folder / RULES, graph.names).rules
         model = new_model(graph, recipe)
         # Without valid facts there is no best, only a last.
-        name = BEST if any(folder.glob(f"{BEST}*.safetensors")) else LAST
+        name = weights if any(folder.glob(f"{weights}*.safetensors")) else LAST
         if not any(folder.glob(f"{name}*.safetensors")):
             raise SettingError(
                 f"{folder}: no model yet. To do: train with 'squire train … --out {folder} --resume'."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -50,6 +50,13 @@ def evaluate(
     constraint: Annotated[
         str, typer.Option(help="Edges that paths may walk: none, graph, or a graph's name or file.")
     ] = "none",
+    edge_ends: Annotated[
+        bool | None,
+        typer.Option("--edge-ends/--no-edge-ends", help="Take the end after the queried edge for granted."),
+    ] = None,
+    weights: Annotated[
+        Literal["best", "last"], typer.Option(help="Of the best epoch by valid, or the last ones.")
+    ] = "best",
     sample: Annotated[int | None, typer.Option(min=1, help="Ask so many queries only, drawn by --seed.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of --sample.")] = 0,
     relations: Annotated[int, typer.Option(min=0, help="How many relations to list, most asked first.")] = 10,
@@ -57,7 +64,11 @@ def evaluate(
 ) -> None:
     """Filtered MRR and Hits with 95 % intervals, by relation and category, and what the answers rest on."""
     constrained = None if constraint == "none" else constraint
-    options = {"aggregate": aggregate, "beam": beam, "prune": prune, "constraint": constrained}
+    last = weights if weights == "last" else None
+    options = {
+        "aggregate": aggregate, "beam": beam, "prune": prune, "constraint": constrained, "edge_ends": edge_ends,
+        "weights": last,
+    }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
 
     def ask(graph: Graph) -> Asked:
@@ -75,7 +86,8 @@ def evaluate(
     about = {"run": str(run), **found.about}
     evidence = {"evidence": found.evidence, "evidence_of": found.evidence_of.strip()}
     content = {**about, **_content(found.ranking, rankings, graph), **evidence, "reliability": found.reliability}
-    if constrained is None:  # a constraint asks something else of the model than what it is good for
+    # A constraint asks something else of the model than what it is good for, other weights are not what answers.
+    if constrained is None and last is None:
         file = evaluation_file(run, "fused" if is_fused else "paths", split, sampled=bool(asked.sample))
         _keep(file, content)
     if as_json:
@@ -116,7 +128,8 @@ def _is_fused(run: Path, ranking: str | None, given: list[str]) -> bool:
     """Which ranking is meant, if none is named: options of paths are given for paths."""
     there = any(run.glob(f"{FUSION}*.safetensors"))
     if ranking == "fused" and given:
-        raise SettingError(f"--{given[0]}: is of --ranking paths only. To do: leave out one of the two.")
+        flag = given[0].replace("_", "-")
+        raise SettingError(f"--{flag}: is of --ranking paths only. To do: leave out one of the two.")
     if ranking == "fused" and not there:
         raise SettingError(f"{run}: no fusion here. To do: make one with 'squire fuse GRAPH --out {run}'.")
     return ranking == "fused" or (ranking is None and there and not given)
@@ -161,7 +174,8 @@ def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], b
     from squire.evaluate.paths import rank_by_paths
     from squire.run import Run
 
-    loaded = Run.load(run)
+    weights = given.pop("weights", "best")
+    loaded = Run.load(run, weights=weights)
     graph, asked, edges = loaded.graph, ask(loaded.graph), None
     if constraint := given.get("constraint"):
         adjacency, name = _edges(constraint, graph)
@@ -171,6 +185,8 @@ def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], b
         loaded.steps, graph, asked, how, loaded.recipe.train.seed,
         lambda done, total: bar.stage("paths", done, total),
     )  # fmt: skip
+    if weights != "best":
+        ranking = replace(ranking, signature=replace(ranking.signature, weights=weights))
     about = {"step": loaded.step, "recipe": loaded.recipe.to_dict()}
     return _Found(graph, asked, loaded.rules, ranking, ranking.grade_shares(), "", {}, about)
 

@@ -29,6 +29,7 @@ class Signature:
     constraint: str = ""  # edges that paths are bound to; empty for none
     known_share: str = ""  # probability with which a step goes where known edges lead; empty for 0
     prune: str = ""  # share of the tenth new answer below which paths are dropped; empty for none
+    weights: str = ""  # last, if they are not those of the best epoch
     sample: str = ""  # queries drawn out of how many, by which seed; empty for all
 
     def __str__(self) -> str:
