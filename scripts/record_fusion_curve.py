@@ -2,9 +2,9 @@
 
     python scripts/record_fusion_curve.py NELL23K FB15K237-20
 
-Of train a share is kept (drawn by a seed), everything is fitted on it, and the same questions of valid are asked with
-the same filter. Writes results/fusion-curve.json and docs/images/fusion-curve.png: a point a share, a curve a graph,
-beside the tail frequency of the same facts. Names are found below SQUIRE_DATA.
+Of train a share is kept (drawn by a seed), everything is fitted on it, and the same questions of valid are asked
+with the same filter. Writes results/fusion-curve.json and docs/images/fusion-curve.png: a point a share, a curve a
+graph, beside the tail frequency of the same facts. Names are found below SQUIRE_DATA.
 """
 
 from __future__ import annotations
