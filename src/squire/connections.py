@@ -9,7 +9,6 @@ ids.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -48,18 +47,24 @@ def complete(run: Run, query: tuple[int, int], answers: Sequence[int], how: Deco
     if how.hops < 2:
         return None
     head, train = query[0], run.graph.train
-    has = set(train.edges(head)[0].tolist())
     edges = []
     for answer in answers:
-        near = set(train.edges(answer)[1].tolist()) - {head, answer}
-        for neighbour in sorted(near, key=lambda entity: (-len(train.edges(entity)[0]), entity))[:NEIGHBOURS]:
-            into = Counter(train.inverse(relation) for relation in train.edges(neighbour)[0].tolist())
-            links = sorted(into, key=lambda relation: (relation not in has, -into[relation], relation))[:LINKS]
-            edges += [(head, relation, neighbour) for relation in links]
-            edges += [
-                (neighbour, relation, answer) for relation in train.relations_between(neighbour, answer).tolist()
-            ]
+        near = np.setdiff1d(train.edges(answer)[1], [head, answer])
+        degree = train.offsets[near + 1] - train.offsets[near]
+        for neighbour in near[np.lexsort((near, -degree))][:NEIGHBOURS].tolist():
+            edges += [(head, relation, neighbour) for relation in _links(train, head, neighbour)]
+            known = train.relations_between(neighbour, answer).tolist()
+            edges += [(neighbour, relation, answer) for relation in known]
     return _along(run, query, _facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations), how)
+
+
+def _links(train: Adjacency, head: int, goal: int) -> list[int]:
+    """Relations by which `head` may lead to `goal`: such as lead there from others, those that it has first."""
+    out, count = np.unique(train.edges(goal)[0], return_counts=True)
+    relations = (out + train.num_relations) % (2 * train.num_relations)
+    is_new = ~np.isin(relations, train.edges(head)[0])
+    chosen: list[int] = relations[np.lexsort((relations, -count, is_new))][:LINKS].tolist()
+    return chosen
 
 
 def _along(run: Run, query: tuple[int, int], facts: np.ndarray, how: Decoding) -> Ranked | None:
