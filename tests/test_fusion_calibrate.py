@@ -63,16 +63,16 @@ def test_without_answers_a_chance_is_believed() -> None:
     assert Calibrations((nothing, nothing)).threshold_for(0.5) is None
 
 
-def of_two_kinds(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def of_two_kinds(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The truth of the first kind is the square of its chance, of the second the chance itself."""
     rng = np.random.default_rng(seed)
     chance, kind = rng.random(size), np.arange(size) % 2
-    return chance, rng.random(size) < np.where(kind == 0, chance**2, chance), kind
+    return chance, rng.random(size) < np.where(kind == 0, chance**2, chance), np.zeros(size), kind
 
 
 def test_each_kind_of_answer_has_a_map_of_its_own() -> None:
     calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
-    chance, is_true, kind = of_two_kinds(20_000, seed=1)
+    chance, is_true, _, kind = of_two_kinds(20_000, seed=1)
     together = Calibration.fit(*of_two_kinds(20_000)[:2]).confidence(chance)
     for one in range(2):
         own = kind == one
@@ -81,17 +81,17 @@ def test_each_kind_of_answer_has_a_map_of_its_own() -> None:
 
 
 def test_a_kind_of_few_answers_is_taken_for_one_like_all() -> None:
-    chance, is_true, kind = of_two_kinds(20_000)
+    chance, is_true, elsewhere, kind = of_two_kinds(20_000)
     kind[:] = 0
     kind[:10] = 1
-    calibration = Calibrations.fit(chance, is_true, kind, 2)
+    calibration = Calibrations.fit(chance, is_true, elsewhere, kind, 2)
     everything = Calibration.fit(chance, is_true)
     assert calibration.maps[1].truth.tolist() == everything.truth.tolist()
 
 
 def test_answers_above_a_threshold_are_as_precise_as_was_asked() -> None:
     calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
-    chance, is_true, kind = of_two_kinds(20_000, seed=1)
+    chance, is_true, _, kind = of_two_kinds(20_000, seed=1)
     confidence = calibration.confidence(chance, kind)
     for precision in (0.5, 0.8):
         threshold = calibration.threshold_for(precision)
@@ -106,3 +106,19 @@ def test_error_is_the_mean_gap_over_bins_of_equally_many() -> None:
     assert reliability.confidence == pytest.approx([0.15, 0.7])
     assert reliability.truth == pytest.approx([0, 0.5])
     assert reliability.error == pytest.approx((0.15 + 0.2) / 2)
+
+
+def test_what_only_test_has_is_not_counted_as_false() -> None:
+    """Six candidates a question, all as likely; each true one is in valid or in test, as a coin falls."""
+    rng = np.random.default_rng(0)
+    chance = np.repeat(rng.random((40_000, 1)) * 0.7, 6, axis=1)
+    is_true, in_valid = rng.random(chance.shape) < chance, rng.random(chance.shape) < 0.5
+    of_valid, of_test = is_true & in_valid, is_true & ~in_valid
+    asked = of_valid.any(1)
+    number = of_valid[asked].sum(1, keepdims=True)
+    elsewhere = of_valid[asked] * (1 - 2.0 ** (1 - number))
+    plain = Calibration.fit(chance[asked].ravel(), of_valid[asked].ravel())
+    fair = Calibration.fit(chance[asked].ravel(), of_valid[asked].ravel(), elsewhere.ravel())
+    judged = of_test.any(1, keepdims=True) & ~of_valid  # asked of test, without what valid has
+    errors = [Reliability.of(one.confidence(chance[judged]), of_test[judged]).error for one in (plain, fair)]
+    assert errors[1] < errors[0] / 2

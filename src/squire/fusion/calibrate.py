@@ -3,6 +3,11 @@
 Isotonic regression of the truth on the chance that the softmax over a list gives an answer. Knows chances and
 truths. A confidence holds for questions like those it was fitted on, of which each has an answer that the graph
 lacks; what is true but in no held-out triple counted as false.
+
+Test is such a place too, and may not be looked at. But valid tells how often an answer is there. Divide it into
+halves by chance: of a question with n answers in valid, a given one is in the second half, while the first half
+asks the question, with probability 1/2 − 2⁻ⁿ. Test is as large as two halves. So a true answer stands for
+1 − 2¹⁻ⁿ others that only test has, and so many are not counted as false (`elsewhere`).
 """
 
 from __future__ import annotations
@@ -30,11 +35,16 @@ class Calibration:
     count: Floats  # (knot): answers that it rests on; 0 if nothing was there to fit
 
     @classmethod
-    def fit(cls, chance: Floats, is_true: Bools) -> Calibration:
-        """From answers, (answer), (answer); without any, a chance is believed as it is."""
+    def fit(cls, chance: Floats, is_true: Bools, elsewhere: Floats | None = None) -> Calibration:
+        """From answers, (answer) each; without any, a chance is believed as it is.
+
+        `elsewhere` is how many other true answers each stands for that look false only from here.
+        """
         if not len(chance):
             return cls(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2))
-        cell_chance, cell_truth, cell_count = _cells(chance, is_true)
+        cell_chance, cell_truth, cell_count = _cells(
+            chance, is_true, np.zeros(len(chance)) if elsewhere is None else elsewhere
+        )
         block = pool(cell_truth, cell_count)
         count = np.bincount(block, cell_count).astype(np.float64)
         middle = np.bincount(block, cell_chance * cell_count) / count
@@ -57,11 +67,11 @@ class Calibrations:
     maps: tuple[Calibration, ...]  # (kind)
 
     @classmethod
-    def fit(cls, chance: Floats, is_true: Bools, kind: Ints, kinds: int) -> Calibrations:
+    def fit(cls, chance: Floats, is_true: Bools, elsewhere: Floats, kind: Ints, kinds: int) -> Calibrations:
         """From answers, (answer) each. A kind with few of them is taken for one like all."""
         enough = [np.sum(kind == one) >= FEW * CELL for one in range(kinds)]
         chosen = [kind == one if enough[one] else np.ones(len(kind), bool) for one in range(kinds)]
-        return cls(tuple(Calibration.fit(chance[which], is_true[which]) for which in chosen))
+        return cls(tuple(Calibration.fit(chance[own], is_true[own], elsewhere[own]) for own in chosen))
 
     def confidence(self, chance: Floats, kind: Ints) -> Floats:
         """(answer), (answer) -> (answer)"""
@@ -82,15 +92,20 @@ class Calibrations:
         return float(truth[order][good[-1]]) if len(good) else None
 
 
-def _cells(chance: Floats, is_true: Bools) -> tuple[Floats, Floats, Floats]:
-    """Neighbouring answers together, at least CELL of them: mean chance, share of true ones, and how many."""
+def _cells(chance: Floats, is_true: Bools, elsewhere: Floats) -> tuple[Floats, Floats, Floats]:
+    """Neighbouring answers together, at least CELL of them: mean chance, share of true ones, and how many.
+
+    What is true elsewhere is not counted, though never more than what is false.
+    """
     values, which, counts = np.unique(chance, return_inverse=True, return_counts=True)
     before = np.cumsum(counts) - counts
     last = max(len(chance) // CELL - 1, 0)  # what is left over goes to the last cell
     _, cell = np.unique(np.minimum(before // CELL, last), return_inverse=True)
     count = np.bincount(cell, counts).astype(np.float64)
     true = np.bincount(cell[which], is_true)
-    return np.bincount(cell, values * counts) / count, true / count, count
+    middle = np.bincount(cell, values * counts) / count
+    count = np.maximum(count - np.bincount(cell[which], elsewhere), np.maximum(true, 1))
+    return middle, true / count, count
 
 
 def pool(values: Floats, weights: Floats) -> npt.NDArray[np.int64]:

@@ -197,21 +197,26 @@ def _taught(
 
 def held_out_answers(
     evidence: Evidence, ranker: Ranker, graph: Graph, seed: int, threads: int | None, stage: Stage
-) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
-    """The chances of candidates for questions of valid, whether it has them, their kinds; each question once."""
+) -> tuple[Floats, npt.NDArray[np.bool_], Floats, Ints]:
+    """Of candidates for questions of valid, each question once: chance, whether valid has it, how many others that
+    look false it stands for (see `calibrate`), kind.
+    """
     both = both_sides(graph.valid, graph.num_relations)
     questions = _some(np.unique(both[:, :2], axis=0), CALIBRATION_QUERIES, seed)
     valid = graph.known("valid")
-    chances, truths, kinds, done = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)], 0
+    chances, truths, elsewhere, kinds = [np.empty(0)], [np.empty(0, bool)], [np.empty(0)], [np.empty(0, np.int64)]
+    done = 0
     for listed in evidence.stream(np.ascontiguousarray(questions), threads):
         asked = listed.queries[listed.query]
         scores = _scores(ranker, listed)
         chances.append(_chances(listed, scores))
         kinds.append(_kinds(listed, scores, graph.num_relations))
         truths.append(valid.contains_each(asked[:, 0], asked[:, 1], listed.candidates))
+        number = np.array([len(valid.tails_of(*query)) for query in listed.queries.tolist()])
+        elsewhere.append(truths[-1] * (1 - 2.0 ** (1 - number))[listed.query])
         done += len(listed)
         stage("calibrating", done, len(questions))
-    return np.concatenate(chances), np.concatenate(truths), np.concatenate(kinds)
+    return np.concatenate(chances), np.concatenate(truths), np.concatenate(elsewhere), np.concatenate(kinds)
 
 
 def _scores(ranker: Ranker, listed: Listed) -> Floats:
