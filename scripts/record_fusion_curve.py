@@ -93,7 +93,7 @@ def draw(curves: dict[str, list[Point]], file: Path) -> None:
     axes.set_ylabel("MRR on valid, tails (0 to 1)")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
     signatures = "\n".join(points[-1].signature for points in curves.values())
     figure.supxlabel(plain(signatures), fontsize=6.5, color="0.35")
     save(figure, file)
