@@ -20,7 +20,7 @@ demo: $(READY)
 	@$(BIN)/squire data stats world
 	@echo "\nTraining on world, two minutes at most …"
 	@rm -rf $(DEMO)
-	@$(BIN)/squire train world --out $(DEMO) --minutes 1.8 --set train.iterate=false
+	@$(BIN)/squire train world --out $(DEMO) --minutes 1.8
 	@echo "\nWeighing rules, similar entities, connections, names and frequency …"
 	@$(BIN)/squire fuse world --out $(DEMO) >$(DEMO)/fuse.txt
 	@echo "\nFacts that were held out from training, and how they are ranked:\n"
