@@ -107,9 +107,7 @@ class Scratch(NamedTuple):
     voted_words: Array  # (word): of the tails that votes by name are for
     row: Array  # (edge relation): the signature of h
     words_row: Array  # (word): the name of h
-    touched: (
-        Array  # (6, entity): where similarity, votes, signature votes, one, two and votes by name are not zero
-    )
+    touched: Array  # (6, entity): where similarity, vote, signature_vote, one, two and words_vote are not zero
     best: Array  # (most)
     best_score: Array  # (most)
 

@@ -27,7 +27,7 @@ QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
 FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120, 120, 60, 60, 60, 20
 ROOM = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 1  # and the head itself
 POWER = 8  # most signatures are alike to some degree; the eighth power leaves those that are really so
-WORDS_POWER = 2
+WORDS_POWER = 2  # few names share words at all, so little need be damped; not searched for
 LONG, LONG_TRUST = 3, 0.1  # rules so long must be trusted so much: the same MRR, four times as fast on FB15K237
 OWN_TAILS = 50  # tails of h to which candidates are compared
 
