@@ -322,8 +322,9 @@ def test_a_model_too_short_for_the_paths_is_refused_with_both_keys() -> None:
         Recipe(model=ModelConfig(max_hops=2))
 
 
-def test_only_the_recipe_for_large_graphs_lets_a_sample_compete() -> None:
-    assert {name for name in recipe_names() if load_recipe(name).train.sampled_entities} == {"large"}
+def test_in_the_paper_s_recipes_and_in_small_graphs_all_entities_compete() -> None:
+    sampling = {name for name in recipe_names() if load_recipe(name).train.sampled_entities}
+    assert sampling == {"sparse", "dense", "large"}
 
 
 def test_a_sample_of_entities_for_a_softmax_over_all_tokens_is_refused_with_both_keys() -> None:

@@ -97,8 +97,7 @@ def test_a_stopped_and_resumed_run_ends_bit_for_bit_like_one_that_was_not(tmp_pa
     assert steps == list(range(1, trainer.total_steps + 1))
 
 
-def test_a_resumed_run_draws_the_same_competing_entities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squire.negatives.ALL_COMPETE", 0)
+def test_a_resumed_run_draws_the_same_competing_entities(tmp_path: Path) -> None:
     sampled = ["train.sampled_entities=4", "train.epochs=2"]
     for name in ("whole", "parts", "all"):
         (tmp_path / name).mkdir()

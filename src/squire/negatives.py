@@ -22,10 +22,6 @@ from squire.prior import tail_counts
 
 Reals = npt.NDArray[np.float64]
 
-# Up to here all compete, whatever is set: sampling buys time and memory with noise, and a graph of this size needs
-# neither. It stands here because no other room knows both the setting and the graph.
-ALL_COMPETE = 200_000
-
 
 @dataclass(frozen=True)
 class Competing:
@@ -49,9 +45,8 @@ class Negatives:
 
     @classmethod
     def of(cls, adjacency: Adjacency, number: int) -> Negatives | None:
-        """None where all entities compete: nothing is to be drawn, or the graph is small enough."""
-        needed = 0 < number < adjacency.num_entities and adjacency.num_entities > ALL_COMPETE
-        return cls(adjacency, number) if needed else None
+        """None where all entities compete: nothing is to be drawn, or as many as there are."""
+        return cls(adjacency, number) if 0 < number < adjacency.num_entities else None
 
     def draw(self, targets: Offsets, relations: Offsets, rng: np.random.Generator) -> Competing:
         """For a batch with these targets, each after one of these edge relations; repeats do not matter.

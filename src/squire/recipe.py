@@ -149,7 +149,7 @@ class TrainConfig(_Section):
     batch_nodes: int = 2048
     """Nodes of prefix trees in a step, at most: the batch size, and the memory."""
     sampled_entities: int = 0
-    """In graphs of more than 200,000 entities, how many are drawn to compete with a step's targets; 0: all do."""
+    """How many entities are drawn to compete with a step's targets; 0: all compete, as where there are no more."""
     seed: int = 0
     """Decides the paths, the first weights, the order, the masks and the dropout."""
     valid_queries: int = 500

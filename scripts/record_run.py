@@ -1,0 +1,72 @@
+"""Train a graph's recipe, fuse, evaluate on test, and record it all: `results/run-GRAPH.json`, signed.
+
+    python scripts/record_run.py NELL23K FB15K237-20 NELL995 FB15K237
+
+Names are those of `squire data list`, found below SQUIRE_DATA. Runs are kept in runs/GRAPH. One that was begun is
+gone on with; of one that is done `--trained SECONDS MB` tells what its training took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from squire.graph.streams import replacing
+
+HOME = Path(__file__).resolve().parents[1]
+KEPT = ("step", "recipe", "rows", "evidence", "evidence_of", "reliability")  # not the rows of every relation
+OWN_RANKING = ("--ranking", "paths", "--beam", "128", "--sample", "1000")  # each question takes a search
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graphs", nargs="+")
+    parser.add_argument("--trained", nargs=2, type=float, metavar=("SECONDS", "MB"))
+    arguments = parser.parse_args()
+    for name in arguments.graphs:
+        content = record(name, arguments.trained)
+        with replacing(HOME / "results" / f"run-{name}.json") as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(name, json.dumps(content["fused"]["evidence"]), flush=True)
+
+
+def record(name: str, trained: list[float] | None) -> dict[str, Any]:
+    run = f"runs/{name}"
+    begun = ["--resume"] if (HOME / run).exists() else []
+    commands = [took("train", name, "--out", run, *begun)]
+    if trained:
+        commands[0] |= {"seconds": trained[0], "peak_mb": trained[1], "load_average": None}
+    commands.append(took("fuse", name, "--out", run))
+    content: dict[str, Any] = {"commands": commands, "cores": os.cpu_count()}
+    for ranking, options in (("fused", ()), ("paths", OWN_RANKING)):
+        commands.append(took("evaluate", run, *options))
+        sampled = "-sample" if options else ""
+        file = HOME / run / f"evaluation-{ranking}-test{sampled}.json"
+        found = json.loads(file.read_text(encoding="utf-8"))
+        content[ranking] = {key: found[key] for key in KEPT if key in found}
+    return content
+
+
+def took(*arguments: str) -> dict[str, Any]:
+    """A command as a user would give it, and what it cost."""
+    began = time.monotonic()
+    process = subprocess.Popen([sys.executable, "-m", "squire", *arguments], cwd=HOME)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"squire {' '.join(arguments)}: failed")
+    return {
+        "command": f"squire {' '.join(arguments)}",
+        "seconds": round(time.monotonic() - began),
+        "peak_mb": round(usage.ru_maxrss / 1e3),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+if __name__ == "__main__":
+    main()
