@@ -1,4 +1,4 @@
-"""What each of two processes does for test_iterate.py: go on with a run that was stopped while gathering.
+"""What each of two processes does for test_iterate_runs.py: go on with a run that was stopped while gathering.
 
 torchrun … team_iterating.py FOLDER
 """
@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
+from iterate_cases import BLOCK, TWO
 from team_at_work import trainer_in
-from test_iterate import BLOCK, TWO
 from test_train import ignore
 
 from squire.graph.store import Ids

@@ -68,7 +68,7 @@ def test_columns_say_what_the_search_says() -> None:
 def test_a_shadow_has_not_seen_what_is_hidden(folder: Path) -> None:
     graph = family()
     shadows = [Run.load(shadow) for shadow in sorted((folder / SHADOWS).iterdir())]
-    parts = hide(graph.train, 2, 0, False)
+    parts = list(hide(graph.train, 2, 0, False))
     assert {shadow.graph.train.num_edges for shadow in shadows} == {rest.num_edges for rest, _ in parts}
     for rest, hidden in parts:
         (shadow,) = (one for one in shadows if np.array_equal(one.graph.train.triples, rest.triples))

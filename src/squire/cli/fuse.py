@@ -28,7 +28,7 @@ def fuse(
         Path, typer.Option("--out", help="A run folder of 'squire train' on this graph, or a new folder.")
     ],
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Parts into which train is divided; by default five or more.")
+        int | None, typer.Option(min=2, help="Parts into which train is divided: 20, with --paths 5.")
     ] = None,
     paths: Annotated[
         bool,
@@ -48,6 +48,7 @@ def fuse(
     from squire.evaluate.fused import rank_by_fusion
     from squire.fusion.features import MakeScorers, no_scorers
     from squire.fusion.fit import fit_fusion
+    from squire.fusion.folds import FEW_FOLDS, FOLDS
     from squire.fusion.store import save_fusion
     from squire.rules.apply import RuleEngine
     from squire.run import Run, has_model
@@ -65,6 +66,7 @@ def fuse(
                 )
             run = Run.load(folder)
             graph, scorers = run.graph, shadow_scorers(run, bar.stage)
+        folds = folds or (FEW_FOLDS if paths else FOLDS)
         fusion = fit_fusion(graph, seed=seed, folds=folds, make_scorers=scorers, progress=bar.stage, names=names)
         if not (folder / GRAPH).exists():
             graph.save(folder / GRAPH)

@@ -8,7 +8,7 @@ whether linked pairs are left out, and how scores become confidences; test is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from squire.errors import SettingError
 from squire.fusion.calibrate import Calibrations, Ints
 from squire.fusion.feature_kernels import Profile
 from squire.fusion.features import Evidence, Listed, MakeScorers, no_scorers
-from squire.fusion.folds import default_folds, hide, pairs_look_unlinked
+from squire.fusion.folds import FOLDS, hide, pairs_look_unlinked
 from squire.fusion.names import no_words, words_of
 from squire.fusion.ranker import Ranker, RankerOptions, fit_ranker
 from squire.fusion.sources import contributions
@@ -90,7 +90,7 @@ def fit_fusion(
     graph: Graph,
     mining: MiningOptions | None = None,
     seed: int = 0,
-    folds: int | None = None,
+    folds: int = FOLDS,
     make_scorers: MakeScorers = no_scorers,
     options: RankerOptions | None = None,
     progress: Stage | None = None,
@@ -98,7 +98,6 @@ def fit_fusion(
 ) -> Fusion:
     """Fit ranker and calibration; the same for the same graph and seed, whatever is in its test split."""
     mining, stage = mining or MiningOptions(), progress or (lambda what, done, total: None)
-    folds = default_folds(graph.train) if folds is None else folds
     unlinked = pairs_look_unlinked(graph)
     words = words_for(graph, names)
 
@@ -153,7 +152,7 @@ class _Lessons:
 
 def _lessons(
     graph: Graph,
-    parts: list[tuple[Adjacency, Ids]],
+    parts: Iterable[tuple[Adjacency, Ids]],
     evidence_of: Callable[[Adjacency], Evidence],
     seed: int,
     threads: int | None,
