@@ -49,6 +49,22 @@ export function clear(node, ...children) {
   return node;
 }
 
+/** Rows of figures below their headings, each row with a heading of its own; it scrolls where it is too wide. */
+export function figuresTable(caption, headings, rows) {
+  const columns = headings.map((name) => el("th", { scope: "col" }, name));
+  return el(
+    "div",
+    { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Figures" },
+    el(
+      "table",
+      { class: "figures" },
+      el("caption", { class: "unseen" }, caption),
+      el("thead", {}, el("tr", {}, el("td", {}), columns)),
+      el("tbody", {}, rows),
+    ),
+  );
+}
+
 export const byId = (id) => document.getElementById(id);
 
 /** Does this key press belong to a field that is being typed into? */

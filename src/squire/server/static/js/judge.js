@@ -2,7 +2,7 @@
 // `squire study annotate`, so whoever began there goes on here.
 
 import * as api from "./api.js";
-import { announce, clear, el, icon, isTyping } from "./dom.js";
+import { announce, clear, el, figuresTable, icon, isTyping } from "./dom.js";
 import { drawSvg } from "./draw.js";
 import { pathGraph } from "./path-graph.js";
 import { fittingScene } from "./scene.js";
@@ -249,36 +249,17 @@ function summaryCard(summary) {
   return el(
     "section",
     { class: "card" },
-    el(
-      "div",
-      { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Figures" },
-      el(
-        "table",
-        { class: "figures" },
-        el("caption", { class: "unseen" }, "Interpretability"),
+    figuresTable(
+      "Interpretability",
+      ["questions", "score", "reasonable, %"],
+      rows.map(([name, one]) =>
         el(
-          "thead",
+          "tr",
           {},
-          el(
-            "tr",
-            {},
-            el("td", {}),
-            ["questions", "score", "reasonable, %"].map((name) => el("th", { scope: "col" }, name)),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          rows.map(([name, one]) =>
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row" }, name),
-              el("td", {}, el("span", { class: "figure" }, one.questions)),
-              figure(one.score, one.questions > 1 && one.score_interval),
-              figure(one.reasonable, one.questions > 1 && one.reasonable_interval),
-            ),
-          ),
+          el("th", { scope: "row" }, name),
+          el("td", {}, el("span", { class: "figure" }, one.questions)),
+          figure(one.score, one.questions > 1 && one.score_interval),
+          figure(one.reasonable, one.questions > 1 && one.reasonable_interval),
         ),
       ),
     ),

@@ -1,7 +1,7 @@
 // How good the model is, beside the rules and the simplest guess: so that nobody trusts it more than it deserves.
 
 import { gradeBadge } from "./answers.js";
-import { clear, el } from "./dom.js";
+import { clear, el, figuresTable } from "./dom.js";
 import { GRADES, count, metric, percent, plural } from "./format.js";
 import { reliabilityCurve } from "./reliability.js";
 
@@ -79,29 +79,10 @@ function result(one) {
       `${count(one.rows[0].queries)} questions for ${asked}; other right answers filtered, ties ranked ` +
         `${first.ties ?? "realistic"}. Below each figure: its 95 % interval.`,
     ),
-    el(
-      "div",
-      { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Figures" },
-      el(
-        "table",
-        { class: "figures" },
-        el("caption", { class: "unseen" }, "Quality beside the rules and the most frequent answer"),
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("td", {}),
-            METRICS.map(([, name]) => el("th", { scope: "col" }, name)),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          one.rows.map((row, place) => tableRow(row, signatures[place])),
-        ),
-      ),
+    figuresTable(
+      "Quality beside the rules and the most frequent answer",
+      METRICS.map(([, name]) => name),
+      one.rows.map((row, place) => tableRow(row, signatures[place])),
     ),
     el(
       "p",
