@@ -3,7 +3,7 @@
     python scripts/record_run.py NELL23K FB15K237-20 NELL995 FB15K237
 
 Names are those of `squire data list`, found below SQUIRE_DATA. Runs are kept in runs/GRAPH. One that was begun is
-gone on with; of one that is done `--trained SECONDS MB` tells what its training took.
+gone on with, unless `--trained SECONDS MB` says that it is trained, and what that took.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ def main() -> None:
 
 def record(name: str, trained: list[float] | None) -> dict[str, Any]:
     run = f"runs/{name}"
-    begun = ["--resume"] if (HOME / run).exists() else []
-    commands = [took("train", name, "--out", run, *begun)]
+    train = ["train", name, "--out", run]
     if trained:
-        commands[0] |= {"seconds": trained[0], "peak_mb": trained[1], "load_average": None}
+        commands = [{"command": f"squire {' '.join(train)}", "seconds": trained[0], "peak_mb": trained[1]}]
+    else:
+        commands = [took(*train, *(["--resume"] if (HOME / run).exists() else []))]
     commands.append(took("fuse", name, "--out", run))
     content: dict[str, Any] = {"commands": commands, "cores": os.cpu_count()}
     for ranking, options in (("fused", ()), ("paths", OWN_RANKING)):
