@@ -1,7 +1,7 @@
 """Record how well a fusion ranks the test answers of some graphs: `results/fused-GRAPH.json`, signed.
 
     python scripts/record_fusion.py --seeds 3 NELL23K NELL995 FB15K237-20 world
-    python scripts/record_fusion.py FB15K237
+    python scripts/record_fusion.py --folds 14 FB15K237
 
 Names are those of `squire data list`, found below SQUIRE_DATA. Fits with the default options, chosen on valid
 (docs/LOG.md), and evaluates on test; where names of entities are evidence, also once without them. Calibration is
@@ -25,6 +25,7 @@ from squire.evaluate.baselines import rank_by_frequency
 from squire.evaluate.fused import Fused, rank_by_fusion
 from squire.evaluate.metrics import Metrics
 from squire.fusion.fit import Fusion, fit_fusion
+from squire.fusion.folds import FOLDS
 from squire.graph import datasets
 from squire.graph.graph import Graph
 from squire.graph.io import load_graph
@@ -41,18 +42,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--folds", type=int, default=FOLDS)
     arguments = parser.parse_args()
     for name in arguments.graphs:
-        content, rows = record(load_graph(datasets.resolve(name)), arguments.seeds)
-        command = f"python scripts/record_fusion.py --seeds {arguments.seeds} {name}"
+        content, rows = record(load_graph(datasets.resolve(name)), arguments.seeds, arguments.folds)
+        parts = "" if arguments.folds == FOLDS else f" --folds {arguments.folds}"
+        command = f"python scripts/record_fusion.py --seeds {arguments.seeds}{parts} {name}"
         with replacing(HOME / "results" / f"fused-{name}.json") as temporary:
             temporary.write_text(json.dumps({"command": command, **content}, indent=1) + "\n", encoding="utf-8")
         print(name, *(f"{row.signature} MRR {row.mrr:.4f}" for row in rows), sep="\n  ", flush=True)
 
 
-def record(graph: Graph, seeds: int) -> tuple[dict[str, object], list[Metrics]]:
+def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], list[Metrics]]:
     began = time.perf_counter()
-    fusion = fit_fusion(graph)
+    fusion = fit_fusion(graph, folds=folds)
     fitted = time.perf_counter()
     asked = {which: Asked.of(graph, *which) for which in ALL}
     found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in asked.items()}
@@ -60,10 +63,10 @@ def record(graph: Graph, seeds: int) -> tuple[dict[str, object], list[Metrics]]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     load = os.getloadavg()[0]
     tails = [{which: found[which].ranking.metrics() for which in TAILS}]
-    tails += [ranked(fit_fusion(graph, seed=seed), graph, asked) for seed in range(1, seeds)]
+    tails += [ranked(fit_fusion(graph, seed=seed, folds=folds), graph, asked) for seed in range(1, seeds)]
     without = []
     if len(fusion.evidence.words.item):
-        without = list(ranked(fit_fusion(graph, names=False), graph, asked).values())
+        without = list(ranked(fit_fusion(graph, names=False, folds=folds), graph, asked).values())
     draw(found["test", "tail"], HOME / "docs" / "images" / f"reliability-{graph.name}.png")
     rows = [found["test", "both"].ranking.metrics(), *(row for by in tails for row in by.values()), *without]
     rows += [rank_by_frequency(graph, questions).metrics() for questions in asked.values()]
