@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from squire.files import evaluation_file
 from squire.graph.streams import replacing
 
 HOME = Path(__file__).resolve().parents[1]
@@ -47,8 +48,7 @@ def record(name: str, trained: list[float] | None) -> dict[str, Any]:
     content: dict[str, Any] = {"commands": commands, "cores": os.cpu_count()}
     for ranking, options in (("fused", ()), ("paths", OWN_RANKING)):
         commands.append(took("evaluate", run, *options))
-        sampled = "-sample" if options else ""
-        file = HOME / run / f"evaluation-{ranking}-test{sampled}.json"
+        file = evaluation_file(HOME / run, ranking, "test", sampled=bool(options))
         found = json.loads(file.read_text(encoding="utf-8"))
         content[ranking] = {key: found[key] for key in KEPT if key in found}
     return content
