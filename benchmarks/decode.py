@@ -18,11 +18,11 @@ from pathlib import Path
 from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.decode import Decoding, decode
-from squire.evaluate.asked import Asked
-from squire.evaluate.paths import rank_by_paths
-from squire.reasoner import Reasoner
-from squire.run import Run
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.queries import Asked
+from squire.reasoning.reasoner import Reasoner
+from squire.search.decoding import Decoding, decode
+from squire.search.trained import Run
 
 AUTHORS_QPS = 0.108  # of their code at this size and beam, on this kind of machine
 BEAM, INTERACTIVE_BEAM = 512, 64

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.fusion.features import QUERIES_AT_ONCE, Evidence
-from squire.fusion.ranker import Network, Ranker, RankerOptions, count_columns
-from squire.fusion.sources import contributions
-from squire.graph.io import load_graph
-from squire.rules.mine import mine_rules
+from squire.graph.loading import load_graph
+from squire.ranking.attribution import contributions
+from squire.ranking.features import QUERIES_AT_ONCE, Evidence
+from squire.ranking.ranker import Network, Ranker, RankerOptions, count_columns
+from squire.rules.mining import mine_rules
 
 TARGETS = {"described_qps": "≥ 200", "peak_mb": "< 2000"}
 

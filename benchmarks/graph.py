@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.graph.io import load_graph
+from squire.graph.loading import load_graph
 
 ENTITIES, RELATIONS = 500_000, 500
 ROWS_AT_ONCE = 250_000

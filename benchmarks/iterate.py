@@ -22,12 +22,12 @@ from decode import train
 from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.files import RULES, TRIES
-from squire.graph.io import load_graph
-from squire.recipe import Recipe, load_recipe
-from squire.run import Run, new_model
-from squire.train.distributed import ALONE
-from squire.train.iterate import Facts, Gathering
+from squire.core.run_files import RULES, TRIES
+from squire.core.team import ALONE
+from squire.graph.loading import load_graph
+from squire.model.recipe import Recipe, load_recipe
+from squire.search.trained import Run, new_model
+from squire.training.iterative import Facts, Gathering
 
 TARGETS = {
     "nell23k_aggregate_s": "< 180",

@@ -3,7 +3,7 @@
     python benchmarks/negatives.py [FOLDER OF THE GRAPHS] [--graph NELL995]
 
 For a model that knows no more than the prior, on three batches of 8,192 tokens: drawn evenly, by how often an
-entity is a tail at all, and as `squire.negatives` does, by how often it is a tail of the batch's relations. The
+entity is a tail at all, and as `model.negative_sampling` does, by how often it is a tail of the batch's relations. The
 last line is JSON.
 """
 
@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from measure import DEFAULT_FOLDER, Figures, report
 
-from squire.batches import Batches, Masking
-from squire.graph.io import load_graph
-from squire.model import Transformer
-from squire.negatives import Negatives, Reals, chances_of
-from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import build_tries
-from squire.prior import Prior
-from squire.recipe import ModelConfig
-from squire.vocab import Vocab
+from squire.graph.loading import load_graph
+from squire.model.batches import Batches, Masking
+from squire.model.negative_sampling import Negatives, Reals, chances_of
+from squire.model.prior import Prior
+from squire.model.recipe import ModelConfig
+from squire.model.transformer import Transformer
+from squire.model.vocabulary import Vocab
+from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.tries import build_tries
 
 ROWS, DRAWS = 512, 10
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.graph.io import load_graph
-from squire.graph.store import Adjacency
+from squire.graph.adjacency import Adjacency
+from squire.graph.loading import load_graph
 from squire.paths.paths import SOURCES, Paths
-from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import build_tries
-from squire.rules.rule import ClosedIndex, Rules
+from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.tries import build_tries
+from squire.rules.rules import ClosedIndex, Rules
 
 GRAPHS = ("FB15K237", "NELL995", "FB15K237-20", "NELL23K")
 TARGETS = {"fb15k237_s": "< 60", "nell995_s": "< 15", "fb15k237_tries_s": "< 30", "peak_mb": "< 2000"}
@@ -69,7 +69,7 @@ def measure(graph: Path, kept: Path, arguments: argparse.Namespace) -> Figures:
 
 def mine_step(graph: str, file: str) -> Figures:
     """Mine the closed rules of a graph and keep them."""
-    from squire.rules.mine import MiningOptions, mine_rules
+    from squire.rules.mining import MiningOptions, mine_rules
 
     began = time.perf_counter()
     rules = mine_rules(load_graph(graph).train, MiningOptions(constants=False)).rules

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.graph.io import load_graph
-from squire.graph.store import Adjacency
-from squire.rules.apply import RuleEngine
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.study.planted import random_facts
+from squire.graph.adjacency import Adjacency
+from squire.graph.loading import load_graph
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.studies.planted import random_facts
 
 TARGETS = {"nell23k_s": "< 30", "fb15k237_s": "< 300", "apply_qps": "≥ 500", "peak_mb": "< 2000"}
 CLOSED = MiningOptions(constants=False)

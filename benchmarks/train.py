@@ -20,18 +20,18 @@ import torch
 from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.batches import Batch, Batches, Masking
-from squire.graph.io import load_graph
-from squire.graph.store import Adjacency
-from squire.model import Transformer
-from squire.negatives import Negatives
-from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import build_tries
-from squire.prior import Prior
-from squire.recipe import ModelConfig
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.rules.rule import ClosedIndex
-from squire.vocab import Vocab
+from squire.graph.adjacency import Adjacency
+from squire.graph.loading import load_graph
+from squire.model.batches import Batch, Batches, Masking
+from squire.model.negative_sampling import Negatives
+from squire.model.prior import Prior
+from squire.model.recipe import ModelConfig
+from squire.model.transformer import Transformer
+from squire.model.vocabulary import Vocab
+from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.tries import build_tries
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import ClosedIndex
 
 AUTHORS_SEQUENCES_PER_SECOND = 128  # their code at this size on this kind of machine
 TARGETS = {"fraction_of_peak": "≥ 0.5", "speedup_over_authors": "≥ 18", "peak_mb": "< 2000"}

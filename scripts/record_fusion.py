@@ -20,17 +20,17 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
 
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency
-from squire.evaluate.fused import Fused, rank_by_fusion
-from squire.evaluate.metrics import Metrics
-from squire.fusion.fit import Fusion, fit_fusion
-from squire.fusion.folds import FOLDS
-from squire.graph import datasets
+from squire.core.files import replacing
+from squire.evaluation.baselines import rank_by_frequency
+from squire.evaluation.fused import Fused, rank_by_fusion
+from squire.evaluation.metrics import Metrics
+from squire.evaluation.queries import Asked
+from squire.evaluation.reliability_plot import draw_reliability
+from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
-from squire.graph.io import load_graph
-from squire.graph.streams import replacing
-from squire.reliability_plot import draw_reliability
+from squire.graph.loading import load_graph
+from squire.ranking.folds import FOLDS
+from squire.ranking.fusion import Fusion, fit_fusion
 
 HOME = Path(__file__).resolve().parents[1]
 PRECISIONS = (0.5, 0.8, 0.9)

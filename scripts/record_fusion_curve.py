@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency
-from squire.evaluate.fused import rank_by_fusion
-from squire.fusion.fit import fit_fusion
-from squire.graph import datasets
+from squire.core.files import replacing
+from squire.evaluation.baselines import rank_by_frequency
+from squire.evaluation.fused import rank_by_fusion
+from squire.evaluation.plots import plain, save
+from squire.evaluation.queries import Asked
+from squire.graph.adjacency import Adjacency
+from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
-from squire.graph.io import load_graph
-from squire.graph.store import Adjacency
-from squire.graph.streams import replacing
-from squire.plots import plain, save
+from squire.graph.loading import load_graph
+from squire.ranking.fusion import fit_fusion
 
 HOME = Path(__file__).resolve().parents[1]
 SHARES = (0.25, 0.5, 0.75, 1.0)

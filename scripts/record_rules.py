@@ -16,14 +16,14 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
-from squire.evaluate.metrics import Metrics
-from squire.graph import datasets
-from squire.graph.io import load_graph
-from squire.graph.streams import replacing
-from squire.rules.apply import RuleEngine
-from squire.rules.mine import MiningOptions, mine_rules
+from squire.core.files import replacing
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.metrics import Metrics
+from squire.evaluation.queries import Asked
+from squire.graph.benchmarks import datasets
+from squire.graph.loading import load_graph
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from squire.files import evaluation_file
-from squire.graph.streams import replacing
+from squire.core.files import replacing
+from squire.core.run_files import evaluation_file
 
 HOME = Path(__file__).resolve().parents[1]
 KEPT = ("step", "recipe", "rows", "evidence", "evidence_of", "reliability")  # not the rows of every relation

@@ -10,15 +10,15 @@ import torch
 from graphs import LabelTriple, make_graph
 from typer.testing import CliRunner, Result
 
-from squire.checkpoint import save_checkpoint
 from squire.cli import app
-from squire.complete import Completion, Predictor, Wanted
-from squire.files import GRAPH, LAST, RECIPE, RULES
+from squire.completion.jobs import Completion, Predictor, Wanted
+from squire.completion.questions import Heads, QuestionsOfHeads
+from squire.core.checkpoint import save_checkpoint
+from squire.core.run_files import GRAPH, LAST, RECIPE, RULES
 from squire.graph.graph import Graph
-from squire.questions import Heads, QuestionsOfHeads
-from squire.reasoner import Reasoner
-from squire.recipe import load_recipe
-from squire.run import Run, new_model
+from squire.model.recipe import load_recipe
+from squire.reasoning.reasoner import Reasoner
+from squire.search.trained import Run, new_model
 
 SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "decode.beam=8"]
 SMALL += ["model.prior=false"]  # it would decide all paths, where nothing was learned

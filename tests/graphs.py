@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.names import Labels, Names
+from squire.graph.labels import Labels, Names
 
 LabelTriple = tuple[str, str, str]
 

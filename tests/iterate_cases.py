@@ -8,13 +8,13 @@ import pytest
 import torch
 from test_train import a_graph, a_recipe
 
-from squire.files import tries_file
-from squire.model import Transformer
-from squire.run import new_model
-from squire.train import iterate
-from squire.train.distributed import ALONE
-from squire.train.iterate import Gathering
-from squire.train.prepare import prepare
+from squire.core.run_files import tries_file
+from squire.core.team import ALONE
+from squire.model.transformer import Transformer
+from squire.search.trained import new_model
+from squire.training import iterative as iterate
+from squire.training.iterative import Gathering
+from squire.training.preparation import prepare
 
 ITERATE = ("train.iterate=true", "train.epochs=2", "train.iterate_beam=4", "train.iterate_paths=3")
 TWO = (*ITERATE, "train.epochs=1", "train.batch_nodes=512")  # fewer steps, since processes wait for each other

@@ -7,7 +7,7 @@ Triple = tuple[int, int, int]
 
 
 class NaiveAdjacency:
-    """Twin of `squire.graph.store.Adjacency`: three dictionaries of sets over edges of both directions."""
+    """Twin of `squire.graph.adjacency.Adjacency`: three dictionaries of sets over edges of both directions."""
 
     def __init__(self, triples: Iterable[Triple], num_relations: int) -> None:
         self.edges: set[Triple] = set()

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of `squire.fusion`: votes, walks and features of one candidate, by dictionaries."""
+"""Slow, obvious twins of `squire.ranking`: votes, walks and features of one candidate, by dictionaries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 import numpy as np
 from naive import NaiveAdjacency, Triple
 
-from squire.rules.apply import RuleEngine
-from squire.rules.rule import NONE
+from squire.rules.application import RuleEngine
+from squire.rules.rules import NONE
 
 
 class NaiveEvidence:

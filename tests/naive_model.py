@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from squire.model import Transformer
+from squire.model.transformer import Transformer
 
 Path = list[int]  # tokens: r1, t1, …, rn, t, <eos>
 

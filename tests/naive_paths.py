@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from squire.graph.store import Adjacency
+from squire.graph.adjacency import Adjacency
 from squire.paths.paths import Paths
 
 Edge = tuple[int, int, int]

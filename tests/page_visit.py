@@ -22,7 +22,7 @@ from small_run import copy_of_run
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.files import evaluation_file
+from squire.core.run_files import evaluation_file
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium, so the page is NOT tested. To do: install one, e.g. 'apt install chromium'."

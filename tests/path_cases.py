@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 from naive_paths import Path
 
-from squire.graph.store import Adjacency, Ids
+from squire.graph.adjacency import Adjacency, Ids
 from squire.paths.paths import Paths
-from squire.rules.rule import ClosedIndex, Rules
+from squire.rules.rules import ClosedIndex, Rules
 
 R = 2  # relations of the random graphs
 E = 6  # entities

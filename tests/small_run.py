@@ -14,10 +14,10 @@ from graphs import LabelTriple, facts_of, make_graph
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.fusion.calibrate import Calibration, Calibrations
-from squire.fusion.fit import KINDS, fit_fusion
-from squire.fusion.store import save_fusion
 from squire.graph.graph import Graph
+from squire.ranking.calibration import Calibration, Calibrations
+from squire.ranking.fusion import KINDS, fit_fusion
+from squire.ranking.store import save_fusion
 
 # One name must be escaped on a page, one relation is shown shortened.
 HOSTILE, PARENT = "<script>alert(1)</script>", "http://example.org/parent"

@@ -12,14 +12,14 @@ from graphs import LabelTriple, make_graph
 from test_train import ignore
 from typer.testing import CliRunner, Result
 
-from squire.answers import Edge, Evidence
 from squire.cli import app
-from squire.files import BEST, GRAPH, RECIPE
+from squire.core.run_files import BEST, GRAPH, RECIPE
 from squire.graph.graph import Graph
-from squire.recipe import load_recipe
-from squire.study.questions import Question
-from squire.train.loop import Trainer
-from squire.train.prepare import prepare
+from squire.model.recipe import load_recipe
+from squire.reasoning.answers import Edge, Evidence
+from squire.studies.questions import Question
+from squire.training.preparation import prepare
+from squire.training.trainer import Trainer
 
 HOSTILE = "$a|b* <u>_"  # in Markdown, in HTML, in matplotlib
 TINY = ["model.layers=2", "model.dim=32", "model.feedforward=32", "model.heads=2", "train.batch_nodes=256"]

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 from test_train import a_graph, a_recipe, ignore
 
-from squire.batches import Batch
+from squire.core.team import Team, team
 from squire.errors import TrainingError
-from squire.train.distributed import Team, team
-from squire.train.loop import Trainer
-from squire.train.prepare import prepare
+from squire.model.batches import Batch
+from squire.training.preparation import prepare
+from squire.training.trainer import Trainer
 
 # Without dropout a share of a batch has the loss that its rows had in the whole.
 SAME: tuple[str, ...] = ("model.dropout=0", "model.input_dropout=0", "model.output_dropout=0", "train.epochs=1")

@@ -13,11 +13,11 @@ from iterate_cases import BLOCK, TWO
 from team_at_work import trainer_in
 from test_train import ignore
 
-from squire.graph.store import Ids
-from squire.model import Transformer
-from squire.train import iterate
-from squire.train.distributed import Team, team
-from squire.train.iterate import Facts, Gathering
+from squire.core.team import Team, team
+from squire.graph.adjacency import Ids
+from squire.model.transformer import Transformer
+from squire.training import iterative as iterate
+from squire.training.iterative import Facts, Gathering
 
 
 def note_blocks(folder: Path, ours: Team) -> None:

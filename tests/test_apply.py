@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squire.errors import SettingError
-from squire.graph.store import Adjacency
-from squire.rules.apply import Candidates, RuleEngine, maximum, noisy_or
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.rules.rule import NONE, PSEUDO_COUNT, Rules
+from squire.graph.adjacency import Adjacency
+from squire.rules.application import Candidates, RuleEngine, maximum, noisy_or
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import NONE, PSEUDO_COUNT, Rules
 
 EVERYTHING = MiningOptions(min_support=1, min_confidence=1e-9, constant_support=1, constant_confidence=1e-9)
 ENTITIES, RELATIONS = 6, 2
@@ -148,7 +148,7 @@ def test_streaming_gives_the_same_answers_in_order(monkeypatch: pytest.MonkeyPat
     graph = Adjacency.build(triples.astype(np.int32), 30, 3)
     engine = RuleEngine(mine_rules(graph).rules, graph)
     queries = np.stack([rng.integers(0, 30, 50), rng.integers(0, 6, 50)], axis=1).astype(np.int32)
-    monkeypatch.setattr("squire.rules.apply.QUERIES_AT_ONCE", 7)
+    monkeypatch.setattr("squire.rules.application.QUERIES_AT_ONCE", 7)
     whole, parts = engine.answer(queries), list(engine.stream(queries, threads=3))
     assert len(whole.answers) > 0
     assert np.array_equal(whole.answers, np.concatenate([part.answers for part in parts]))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from graphs import make_graph
 
-from squire.evaluate.asked import Asked, queries_of
-from squire.evaluate.baselines import TailFrequency, rank_by_frequency, rank_by_rules
-from squire.evaluate.metrics import Metrics, Signature
-from squire.evaluate.ranks import realistic_rank
+from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_by_rules
+from squire.evaluation.metrics import Metrics, Signature
+from squire.evaluation.queries import Asked, queries_of
+from squire.evaluation.ranks import realistic_rank
 from squire.graph.graph import SPLITS
-from squire.rules.apply import RuleEngine
-from squire.rules.mine import mine_rules
+from squire.rules.application import RuleEngine
+from squire.rules.mining import mine_rules
 
 NOTHING = np.empty(0, np.int32)
 

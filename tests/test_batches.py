@@ -10,9 +10,9 @@ import pytest
 import torch
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
-from squire.batches import Batch, Batches, Masking
-from squire.negatives import Competing, Negatives
-from squire.paths.trie import Tries
+from squire.model.batches import Batch, Batches, Masking
+from squire.model.negative_sampling import Competing, Negatives
+from squire.paths.tries import Tries
 
 NOTHING_HIDDEN = Masking(0.0)
 Context = tuple[int, ...]
@@ -64,7 +64,7 @@ def test_targets_are_those_of_one_path_at_a_time(tries: Tries) -> None:
 
 def test_trees_larger_than_a_row_are_cut_without_loss(tries: Tries, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.diff(tries.offsets).max() > 16
-    monkeypatch.setattr("squire.batches.ROW_TOKENS", 16)
+    monkeypatch.setattr("squire.model.batches.ROW_TOKENS", 16)
     found, expected = targets_of(list(batches_of(tries).epoch(0))), expected_targets(tries)
     assert {key: pytest.approx(weight, rel=1e-5) for key, weight in found.items()} == dict(expected)
 

@@ -15,14 +15,14 @@ from naive_beam import Ended, Follow
 from training_cases import ENTITIES, RELATIONS, VOCAB, small_graph
 
 from squire import beam
-from squire.beam import Found, Guide, search
-from squire.constraint import EdgeConstraint
-from squire.decode import Decoding, decode, rank_answers
-from squire.graph.store import Adjacency
-from squire.model import Transformer
-from squire.prior import Prior
-from squire.recipe import ModelConfig
-from squire.steps import ModelSteps
+from squire.graph.adjacency import Adjacency
+from squire.model.decoder import ModelSteps
+from squire.model.prior import Prior
+from squire.model.recipe import ModelConfig
+from squire.model.transformer import Transformer
+from squire.search.beam import Found, Guide, search
+from squire.search.constraints import EdgeConstraint
+from squire.search.decoding import Decoding, decode, rank_answers
 
 E, R = 5, 4
 
@@ -298,7 +298,7 @@ def test_blocks_of_queries_come_in_order_and_alone_or_together_alike(monkeypatch
     how = Decoding(beam=8, hops=2)
     whole = list(decode(ModelSteps(model), queries, how))
     assert sum(map(len, whole)) == len(queries)
-    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 1)
+    monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 1)
     alone = list(decode(ModelSteps(model), queries, how))
     assert [len(block) for block in alone] == [1] * len(queries)
     flat = [dict(zip(b.entity[b.of(q)], b.score[b.of(q)], strict=True)) for b in whole for q in range(len(b))]

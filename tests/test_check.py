@@ -8,9 +8,9 @@ import pytest
 from dirty import FATAL, GOOD, HARMLESS, SUSPICIOUS, Case, folder, lay_out, parquet
 from graphs import facts_of, make_graph, write
 
+from squire.core import files as streams
 from squire.errors import DataError
-from squire.graph import streams
-from squire.graph.io import Holdout, check_graph, load_graph
+from squire.graph.loading import Holdout, check_graph, load_graph
 from squire.graph.report import EXAMPLES_KEPT, Fault, Report
 
 
@@ -171,7 +171,7 @@ def test_a_quoted_row_of_several_lines_keeps_the_count(tmp_path: Path) -> None:
 
 
 def test_rows_of_parquet_are_counted_across_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squire.graph.readers.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("squire.graph.formats.delimited.ROWS_PER_BLOCK", 3)
     names: list[str | None] = [f"e{i}" for i in range(10)]
     path = write(tmp_path / "x.parquet", parquet(head=[*names[:7], None, *names[8:]], relation=names, tail=names))
     assert places_of(check_graph(path), Fault.EMPTY_FIELD, tmp_path) == ["x.parquet, row 8"]
@@ -179,8 +179,8 @@ def test_rows_of_parquet_are_counted_across_batches(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("suffix", [".csv", ".nt"])
 def test_rows_are_not_lost_between_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
-    monkeypatch.setattr("squire.graph.readers.ROWS_PER_BLOCK", 3)
-    monkeypatch.setattr("squire.graph.rdf.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("squire.graph.formats.delimited.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("squire.graph.formats.rdf.ROWS_PER_BLOCK", 3)
     row = "e:{0},e:r,e:{1}\n" if suffix == ".csv" else "<e:{0}> <e:r> <e:{1}> .\n"
     path = write(tmp_path / f"x{suffix}", "".join(row.format(i, i + 1) for i in range(10)))
     graph = load_graph(path, holdout=Holdout(0, 0))

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from squire import checkpoint
-from squire.checkpoint import load_checkpoint, save_checkpoint
+from squire.core.checkpoint import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
 
 
@@ -328,7 +328,7 @@ import resource, sys
 from pathlib import Path
 import torch
 from squire.errors import CheckpointError
-from squire.checkpoint import save_checkpoint
+from squire.core.checkpoint import save_checkpoint
 
 save_checkpoint(Path(sys.argv[1]), "last", {"weight": torch.full((3, 5), 1.0)}, {"step": 1})
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -352,7 +352,7 @@ KILLS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
-from squire.checkpoint import load_checkpoint, save_checkpoint
+from squire.core.checkpoint import load_checkpoint, save_checkpoint
 
 torch.set_num_threads(1)
 folder, rounds = Path(sys.argv[1]), int(sys.argv[2])

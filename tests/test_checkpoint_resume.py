@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from squire.checkpoint import (
+from squire.core.checkpoint import (
     load_checkpoint,
     load_optimizer,
     optimizer_tensors,

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from squire.cli import app
 from squire.cli.answer import print_answers
-from squire.drawing import rounded
 from squire.errors import SettingError, SquireError, UnknownName
-from squire.reasoner import Reasoner
+from squire.reasoning.drawing import rounded
+from squire.reasoning.reasoner import Reasoner
 
 
 def run(*arguments: object, fails_with: type[SquireError] | None = None, code: int = 0) -> str:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from squire import __version__
 from squire.cli import app
-from squire.graph import datasets
-from squire.graph.io import load_graph
+from squire.graph.benchmarks import datasets
+from squire.graph.loading import load_graph
 
 # Nine of its triples can be held out without train losing a name.
 FACTS = "".join(f"city{i}\tlies in\tcountry{i % 3}\n" for i in range(30)) + "".join(

@@ -14,14 +14,14 @@ from small_run import PARENT, family, small_run, train_facts
 from typer.testing import CliRunner
 
 from squire import __version__
-from squire.checkpoint import load_checkpoint
 from squire.cli import app
+from squire.core.checkpoint import load_checkpoint
 from squire.errors import SettingError, SquireError, UnknownName
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
-from squire.evaluate.metrics import NAMES
-from squire.reasoner import Reasoner
-from squire.rules.apply import RuleEngine
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.metrics import NAMES
+from squire.evaluation.queries import Asked
+from squire.reasoning.reasoner import Reasoner
+from squire.rules.application import RuleEngine
 
 
 def run(*arguments: object, fails_with: type[SquireError] | None = None, code: int = 0) -> str:

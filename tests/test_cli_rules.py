@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from squire.cli import app
 from squire.cli.console import Bar
 from squire.errors import RuleError, SettingError, SquireError
-from squire.graph.io import load_graph
+from squire.graph.loading import load_graph
+from squire.rules.anyburl import read_rules
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import read_rules
 
 # Grandparents are parents of parents; one of the five is not in the file.
 FAMILY = [(f"{name}{i}", "parent", f"{name}{i + 1}") for name in "abcde" for i in range(2)]

@@ -15,13 +15,13 @@ from complete_cases import a_job, complete, finish, make_run, rows_of
 from graphs import write
 from test_distributed import torchrun
 
-from squire.answers import Answer, Edge, Evidence
-from squire.complete import JOB, Completion, Predictor, Wanted
+from squire.completion.jobs import JOB, Completion, Predictor, Wanted
+from squire.completion.predictions import Prediction
+from squire.completion.questions import Questions
+from squire.core.locks import locked
 from squire.errors import SettingError, UnknownName
-from squire.graph.store import Ids
-from squire.predictions import Prediction
-from squire.questions import Questions
-from squire.train.lock import locked
+from squire.graph.adjacency import Ids
+from squire.reasoning.answers import Answer, Edge, Evidence
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_a_fault_while_joining_loses_nothing(
 ) -> None:
     out = tmp_path / "out.tsv"
     with monkeypatch.context() as patch:
-        patch.setattr("squire.predictions.create_bytes", full_disk)
+        patch.setattr("squire.completion.predictions.create_bytes", full_disk)
         with pytest.raises(OSError, match="disk is full"):
             finish(a_job(run, out))
     job = a_job(run, out)
@@ -204,7 +204,7 @@ def test_the_command_stops_and_goes_on(
     run: Path, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.tsv"
-    monkeypatch.setattr("squire.complete.PART", 8)
+    monkeypatch.setattr("squire.completion.jobs.PART", 8)
     with monkeypatch.context() as patch:
         interrupt_at(16, patch)
         stopped = complete(run, "--heads", "all", "-o", out)

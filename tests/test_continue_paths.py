@@ -15,11 +15,11 @@ from path_cases import E, R, assert_uniform, atoms, graph_of, hop_counts, of_len
 
 from squire.errors import SettingError
 from squire.graph.graph import Graph
-from squire.graph.names import Labels, Names
+from squire.graph.labels import Labels, Names
 from squire.paths.paths import RANDOM, Paths
-from squire.paths.sample import both_directions, continue_paths, sample_paths
+from squire.paths.sampling import both_directions, continue_paths, sample_paths
 from squire.paths.table import write_table
-from squire.rules.rule import ClosedIndex, Rules
+from squire.rules.rules import ClosedIndex, Rules
 
 DENSE = sorted(
     {(h, r, (3 * h * h + 5 * h + 2 * r + 1 + k) % 9) for h in range(9) for r in range(3) for k in (0, 2)}

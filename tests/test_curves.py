@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from test_train import a_trainer, ignore
 
-from squire.files import METRICS, TENSORBOARD
-from squire.train import curves
-from squire.train.curves import Curves
-from squire.train.loop import Moment
+from squire.core.run_files import METRICS, TENSORBOARD
+from squire.training import tensorboard as curves
+from squire.training.tensorboard import Curves
+from squire.training.trainer import Moment
 
 
 def points_of(folder: Path, name: str) -> list[tuple[int, float]]:

@@ -18,8 +18,8 @@ import pytest
 from http_server import FileServer, Served, running
 
 from squire.errors import DownloadError, UnknownName
-from squire.graph.catalogue import SPLITS, TABLE, Dataset, SplitFile
-from squire.graph.datasets import (
+from squire.graph.benchmarks.catalogue import SPLITS, TABLE, Dataset, SplitFile
+from squire.graph.benchmarks.datasets import (
     content_digest,
     describe,
     fetch_dataset,

@@ -15,11 +15,11 @@ from team_at_work import SAME, STOP_AFTER
 from test_train import SMALL, a_trainer, assert_same, ignore, weights_of
 from training_cases import VOCAB, small_graph, small_tries
 
-from squire.batches import Batches, Masking
+from squire.core.run_files import METRICS
+from squire.core.team import ALONE, team
 from squire.errors import SettingError
-from squire.files import METRICS
-from squire.train.distributed import ALONE, team
-from squire.train.loop import Moment
+from squire.model.batches import Batches, Masking
+from squire.training.trainer import Moment
 
 TESTS = Path(__file__).parent
 

@@ -16,7 +16,7 @@ import pytest
 from http_server import FileServer, Served, running
 
 from squire.errors import DownloadError
-from squire.graph.download import fetch, publish, read_member, staging
+from squire.graph.benchmarks.download import fetch, publish, read_member, staging
 
 BODY = bytes(range(256)) * 1024  # 256 KiB
 SHA = "sha256:" + hashlib.sha256(BODY).hexdigest()
@@ -115,7 +115,7 @@ def test_ctrl_c_leaves_the_part_for_the_next_call(server: FileServer, tmp_path: 
 def test_a_killed_process_is_resumed_by_the_next(server: FileServer, tmp_path: Path) -> None:
     served = Served(BODY, chunk=8192, pause=0.05)
     url, target, part = server.serve("/f", served), tmp_path / "f", tmp_path / "f.part"
-    code = "import sys, pathlib; from squire.graph.download import fetch\n"
+    code = "import sys, pathlib; from squire.graph.benchmarks.download import fetch\n"
     code += f"fetch(sys.argv[1], pathlib.Path(sys.argv[2]), checksum={SHA!r})"
     with subprocess.Popen([sys.executable, "-c", code, url, str(target)]) as process:
         deadline = time.monotonic() + 30
@@ -324,7 +324,7 @@ def test_a_checksum_of_another_kind_is_refused(tmp_path: Path, checksum: str) ->
 def test_a_full_disk_is_said_clearly(server: FileServer, tmp_path: Path) -> None:
     # A limit on the size of a file fails like a full disk does: write() raises OSError in the middle.
     url = server.serve("/f", Served(BODY))
-    code = "import resource, sys, pathlib; from squire.graph.download import fetch\n"
+    code = "import resource, sys, pathlib; from squire.graph.benchmarks.download import fetch\n"
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
     code += "fetch(sys.argv[1], pathlib.Path(sys.argv[2]), checksum=None)"
     run = subprocess.run([sys.executable, "-c", code, url, str(tmp_path / "f")], capture_output=True, text=True)

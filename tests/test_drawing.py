@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.answers import Edge, Evidence
-from squire.drawing import GAP, LONGEST, Step, draw_path, rounded
+from squire.reasoning.answers import Edge, Evidence
+from squire.reasoning.drawing import GAP, LONGEST, Step, draw_path, rounded
 
 SVG = ElementTree.Element
 names = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn", "Co"]), min_size=1, max_size=40)

@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 from naive_rules import edges_of as all_edges
 from training_cases import ENTITIES, RELATIONS, small_graph
 
-from squire.constraint import EdgeConstraint
-from squire.decode import Decoding
 from squire.errors import SettingError
-from squire.evaluate.asked import Asked, queries_of
-from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
-from squire.evaluate.metrics import NAMES, Metrics, Signature
-from squire.evaluate.paths import rank_by_paths
-from squire.evaluate.ranking import Ranking, categories
-from squire.evidence import GRADES
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.metrics import NAMES, Metrics, Signature
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.queries import Asked, queries_of
+from squire.evaluation.ranking import Ranking, categories
 from squire.graph.graph import Graph
-from squire.graph.names import Labels, Names
-from squire.rules.apply import RuleEngine
-from squire.rules.rule import Rules
+from squire.graph.labels import Labels, Names
+from squire.rules.application import RuleEngine
+from squire.rules.rules import Rules
+from squire.search.constraints import EdgeConstraint
+from squire.search.decoding import Decoding
+from squire.search.evidence import GRADES
 
 SIGNATURE = Signature("g", "test", "tail", "m")
 WIDE = Decoding(beam=64, hops=2)  # all paths of the tables below
@@ -164,7 +164,7 @@ def test_ranks_and_grades_are_those_of_lists_and_sets(seed: int, width: int, agg
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     how = Decoding(width, aggregate, hops=2)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("squire.decode.HYPOTHESES_AT_ONCE", at_once)
+        patch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", at_once)
         ranking = rank_by_paths(
             QuestionSteps(follow, ENTITIES), graph, Asked.of(graph, "test", "both"), how, seed=0
         )
@@ -387,7 +387,7 @@ def test_no_queries_no_interval() -> None:
 
 def test_memory_does_not_grow_with_the_number_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight queries a block: neither arrays nor tensors of the blocks that are done may stay."""
-    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 8 * 20)
+    monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 8 * 20)
     graph, how = random_graph(0), Decoding(beam=20, hops=2)
     steps = QuestionSteps(naive_beam.random_follow(0, ENTITIES, 2 * RELATIONS), ENTITIES)
     queries = np.tile(queries_of(graph, "test", "tail"), (16, 1))

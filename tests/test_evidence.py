@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from naive_rules import edges_of as all_edges
 from training_cases import ENTITIES, RELATIONS, small_graph
 
-from squire.evidence import GRADES, RuleBook, edges_of, grades, known_edges
-from squire.graph.store import Adjacency
-from squire.rules.mine import mine_rules
-from squire.rules.rule import NONE, Rules
+from squire.graph.adjacency import Adjacency
+from squire.rules.mining import mine_rules
+from squire.rules.rules import NONE, Rules
+from squire.search.evidence import GRADES, RuleBook, edges_of, grades, known_edges
 
 HOPS = 3
 step = st.tuples(st.integers(0, 2 * RELATIONS - 1), st.integers(0, ENTITIES - 1))

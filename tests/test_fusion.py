@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from graphs import LabelTriple, make_graph
 
-from squire.checkpoint import load_checkpoint, save_checkpoint
+from squire.core.checkpoint import load_checkpoint, save_checkpoint
+from squire.core.run_files import FUSION
 from squire.errors import CheckpointError, SettingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency
-from squire.evaluate.fused import rank_by_fusion
-from squire.evaluate.ranks import realistic_rank
-from squire.files import FUSION
-from squire.fusion.features import Listed
-from squire.fusion.fit import Fusion, fit_fusion
-from squire.fusion.ranker import RankerOptions, fit_ranker
-from squire.fusion.store import has_fusion, load_fusion, save_fusion
-from squire.fusion.table import COLUMN, FEATURES, PATHS, Feature, Features, absent
+from squire.evaluation.baselines import rank_by_frequency
+from squire.evaluation.fused import rank_by_fusion
+from squire.evaluation.queries import Asked
+from squire.evaluation.ranks import realistic_rank
+from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
-from squire.graph.names import Labels, Names
-from squire.graph.store import Adjacency
-from squire.rules.mine import MiningOptions
+from squire.graph.labels import Labels, Names
+from squire.ranking.features import Listed
+from squire.ranking.fusion import Fusion, fit_fusion
+from squire.ranking.ranker import RankerOptions, fit_ranker
+from squire.ranking.store import has_fusion, load_fusion, save_fusion
+from squire.ranking.table import COLUMN, FEATURES, PATHS, Feature, Features, absent
+from squire.rules.mining import MiningOptions
 
 MINING = MiningOptions(threads=1)
 SMALL = RankerOptions(width=8, epochs=3, lists=16)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.fusion.calibrate import CELL, Calibration, Calibrations, Reliability, pool
+from squire.ranking.calibration import CELL, Calibration, Calibrations, Reliability, pool
 
 WEIGHED = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([1.0, 2.0, 5.0])), min_size=1)
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from naive_fusion import NaiveEvidence
 
 from squire.errors import SettingError
-from squire.fusion.features import Evidence, Listed
-from squire.fusion.names import no_words, words_of
-from squire.fusion.table import BEST, COLUMN, FEATURES, PATHS, SOURCES, Feature, Features, absent
-from squire.graph.store import Adjacency
-from squire.rules.apply import RuleEngine
-from squire.rules.mine import MiningOptions, mine_rules
+from squire.graph.adjacency import Adjacency
+from squire.ranking.features import Evidence, Listed
+from squire.ranking.table import BEST, COLUMN, FEATURES, PATHS, SOURCES, Feature, Features, absent
+from squire.ranking.words import no_words, words_of
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
 
 ENTITIES, RELATIONS = 7, 2
 MINING = MiningOptions(min_support=1, constant_support=1, threads=1)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.errors import SettingError
-from squire.fusion.folds import hide, is_linked, pairs_look_unlinked
+from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
-from squire.graph.store import Adjacency
+from squire.ranking.folds import hide, is_linked, pairs_look_unlinked
 
 ENTITIES, RELATIONS = 8, 3
 TRIPLES = st.sets(

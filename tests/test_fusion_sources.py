@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from squire.fusion.sources import contributions
-from squire.fusion.table import CONTEXT, FREQUENCY, PATHS, RULES, Feature, Features, absent
+from squire.ranking.attribution import contributions
+from squire.ranking.table import CONTEXT, FREQUENCY, PATHS, RULES, Feature, Features, absent
 
 TABLE = (
     Feature("f", FREQUENCY, "", absent=0.5),

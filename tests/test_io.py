@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
+from squire.core.files import create_bytes, replacing
 from squire.errors import DataError, SettingError
+from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.io import Holdout, load_graph, write_graph
-from squire.graph.names import Labels, Names
-from squire.graph.readers import ReadOptions
-from squire.graph.split import divide
-from squire.graph.streams import create_bytes, replacing
+from squire.graph.labels import Labels, Names
+from squire.graph.loading import Holdout, load_graph, write_graph
+from squire.graph.splitting import divide
 
 Splits = dict[str, list[LabelTriple]]
 

@@ -17,17 +17,17 @@ from iterate_cases import BLOCK, ITERATE, a_gathering, a_model, gathered, make_b
 from test_beam import model_follow
 from test_train import a_graph, a_recipe
 
+from squire.core.run_files import RULES, tries_file
+from squire.core.team import ALONE
 from squire.errors import DataError
-from squire.files import RULES, tries_file
-from squire.graph.store import Ids
-from squire.model import Transformer
+from squire.graph.adjacency import Ids
+from squire.model.transformer import Transformer
 from squire.paths.paths import EDGE, RULE, Paths
-from squire.paths.sample import sample_paths
-from squire.paths.trie import Tries, unfold
-from squire.train import iterate
-from squire.train.distributed import ALONE
-from squire.train.iterate import Facts, Gathering, draw
-from squire.train.prepare import prepare, rules_of
+from squire.paths.sampling import sample_paths
+from squire.paths.tries import Tries, unfold
+from squire.training import iterative as iterate
+from squire.training.iterative import Facts, Gathering, draw
+from squire.training.preparation import prepare, rules_of
 
 Prefix = tuple[tuple[int, int], ...]  # ((relation, entity), …)
 

@@ -19,12 +19,12 @@ from test_distributed import torchrun
 from test_train import SMALL, a_graph, a_trainer, assert_same, ignore, weights_of
 from typer.testing import CliRunner
 
-from squire.checkpoint import load_checkpoint
 from squire.cli import app
-from squire.files import LAST, METRICS, START, TRIES, iteration_folder, tries_file
-from squire.paths.trie import Tries
-from squire.train.iterate import Facts
-from squire.train.loop import Moment
+from squire.core.checkpoint import load_checkpoint
+from squire.core.run_files import LAST, METRICS, START, TRIES, iteration_folder, tries_file
+from squire.paths.tries import Tries
+from squire.training.iterative import Facts
+from squire.training.trainer import Moment
 
 TESTS = Path(__file__).parent
 
@@ -132,7 +132,7 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-import iterate_cases, test_train, squire.train.loop as loop, squire.train.iterate as iterate
+import iterate_cases, test_train, squire.training.trainer as loop, squire.training.iterative as iterate
 loop.SAVE_SECONDS, iterate.BLOCK, iterate.HYPOTHESES_AT_ONCE = 0.0, iterate_cases.BLOCK, 24
 folder = Path(sys.argv[1])
 trainer = test_train.a_trainer(folder, *iterate_cases.ITERATE)

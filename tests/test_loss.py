@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from squire.loss import trie_loss
-from squire.prior import Prior
+from squire.model.loss import trie_loss
+from squire.model.prior import Prior
 
 SOURCES, CLASSES, DIM = 5, 7, 4
 ROW = torch.tensor([0, 0, 1, 3, 3, 3, 4])
@@ -40,7 +40,7 @@ def dense_loss(states: Tensor, classes: Tensor, smoothing: float, scale: Tensor 
 def test_loss_and_gradients_are_those_of_dense_targets(
     monkeypatch: pytest.MonkeyPatch, rows_at_once: int, smoothing: float, with_prior: bool
 ) -> None:
-    monkeypatch.setattr("squire.loss.ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr("squire.model.loss.ROWS_AT_ONCE", rows_at_once)
     generator = torch.Generator().manual_seed(0)
     results = []
     for dense in (True, False):
@@ -92,7 +92,7 @@ MANY = 1000  # classes, of which CLASSES are drawn
 def test_loss_and_gradients_of_a_sample_are_those_of_its_twin(
     monkeypatch: pytest.MonkeyPatch, rows_at_once: int, smoothing: float
 ) -> None:
-    monkeypatch.setattr("squire.loss.ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr("squire.model.loss.ROWS_AT_ONCE", rows_at_once)
     counts = torch.tensor([1.0, 1.0, 1.0, 1.0, 350.0, 1.0, 1.0])  # the one that is no target stands for many
     results = []
     for twin in (True, False):
@@ -123,7 +123,7 @@ def test_a_class_that_stands_for_five_counts_like_five() -> None:
 def test_the_prior_alone_gives_smoothed_frequencies() -> None:
     import numpy as np
 
-    from squire.graph.store import Adjacency
+    from squire.graph.adjacency import Adjacency
 
     graph = Adjacency.build(np.array([[0, 0, 2], [1, 0, 2], [0, 0, 3]], np.int32), 4, 1)
     prior = Prior.of(graph)

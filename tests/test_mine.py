@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squire.errors import SettingError
+from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
-from squire.graph.io import load_graph
-from squire.graph.store import Adjacency
-from squire.rules import mine
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.rules.rule import NONE, Rules
+from squire.graph.loading import load_graph
+from squire.rules import mining as mine
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import NONE, Rules
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "kg"
 EVERYTHING = MiningOptions(min_support=1, min_confidence=1e-9, constant_support=1, constant_confidence=1e-9)

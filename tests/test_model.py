@@ -14,15 +14,15 @@ from naive_model import logits_after, path_loss
 from torch.utils._python_dispatch import TorchDispatchMode
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
-from squire.batches import Batch, Batches, Masking
-from squire.graph.store import Adjacency
-from squire.model import Dropout, Transformer
-from squire.negatives import Negatives
-from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import build_tries
-from squire.prior import Prior
-from squire.recipe import ModelConfig
-from squire.vocab import Vocab
+from squire.graph.adjacency import Adjacency
+from squire.model.batches import Batch, Batches, Masking
+from squire.model.negative_sampling import Negatives
+from squire.model.prior import Prior
+from squire.model.recipe import ModelConfig
+from squire.model.transformer import Dropout, Transformer
+from squire.model.vocabulary import Vocab
+from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.tries import build_tries
 
 SMALL = ModelConfig(layers=2, dim=16, feedforward=32, heads=2, dropout=0.0)
 

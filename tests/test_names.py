@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.errors import UnknownName
-from squire.graph.names import Labels, Names
+from squire.graph.labels import Labels, Names
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 OWN = "http://example.org/city/"

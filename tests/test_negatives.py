@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from squire.graph.store import Adjacency
-from squire.negatives import Negatives, Reals, chances_of
+from squire.graph.adjacency import Adjacency
+from squire.model.negative_sampling import Negatives, Reals, chances_of
 
 ENTITIES, RELATIONS = 60, 4
 TARGETS, BATCH_RELATIONS = np.array([3, 3, 17, 40]), np.array([0, 0, 5, 2])

@@ -24,13 +24,13 @@ import torch
 from naive_model import logits_after, path_loss
 from torch import nn
 
-from squire.batches import Batch, Batches, Masking
-from squire.graph.store import Adjacency
-from squire.model import Layer, Transformer
-from squire.paths.sample import sample_paths
-from squire.paths.trie import build_tries
-from squire.recipe import ModelConfig
-from squire.vocab import Vocab
+from squire.graph.adjacency import Adjacency
+from squire.model.batches import Batch, Batches, Masking
+from squire.model.recipe import ModelConfig
+from squire.model.transformer import Layer, Transformer
+from squire.model.vocabulary import Vocab
+from squire.paths.sampling import sample_paths
+from squire.paths.tries import build_tries
 
 VOCAB = Vocab(num_entities=2, num_relations=1)
 A, B, R, R_INVERSE, END = range(5)

@@ -13,9 +13,9 @@ from naive_paths import Path, paths_of, search
 from path_cases import R, assert_uniform, graph_of, hop_counts, of_length, one, rules_of, seeds, tally, triples
 
 from squire.errors import SettingError
-from squire.graph.store import Adjacency, Ids
+from squire.graph.adjacency import Adjacency, Ids
 from squire.paths.paths import EDGE, RANDOM, Paths
-from squire.paths.sample import both_directions, sample_paths
+from squire.paths.sampling import both_directions, sample_paths
 
 
 @settings(max_examples=150, deadline=None)

@@ -12,12 +12,12 @@ from test_train import a_graph, a_recipe
 from typer.testing import CliRunner
 
 from squire.cli import app
+from squire.core.run_files import GRAPH, METRICS, RECIPE
 from squire.errors import DataError, SettingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency
-from squire.files import GRAPH, METRICS, RECIPE
+from squire.evaluation.baselines import rank_by_frequency
+from squire.evaluation.plots import draw, read_history
+from squire.evaluation.queries import Asked
 from squire.graph.graph import Graph
-from squire.plots import draw, read_history
 
 SIGNATURE = "made|split:valid|side:tail|method:model-edge|filter:train+valid"
 PNG = b"\x89PNG\r\n\x1a\n"

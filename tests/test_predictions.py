@@ -10,13 +10,13 @@ import pytest
 from complete_cases import ODD, a_job, a_reasoner, complete, facts, finish, make_run, rows_of
 from graphs import facts_of, write
 
-from squire.answers import Edge, Evidence
 from squire.cli.answer import path_text
-from squire.complete import Predictor, Wanted
-from squire.graph.io import load_graph
-from squire.graph.readers import ReadOptions
-from squire.predictions import SCHEMA
-from squire.questions import QuestionsOfFile
+from squire.completion.jobs import Predictor, Wanted
+from squire.completion.predictions import SCHEMA
+from squire.completion.questions import QuestionsOfFile
+from squire.graph.formats.delimited import ReadOptions
+from squire.graph.loading import load_graph
+from squire.reasoning.answers import Edge, Evidence
 
 KEEP_LITERALS = ReadOptions(literals=True)
 
@@ -104,7 +104,7 @@ def test_parquet_holds_the_same_with_types(run: Path, whole: Path, tmp_path: Pat
 
 
 def test_row_groups_are_larger_than_parts(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squire.predictions.ROWS", 50)
+    monkeypatch.setattr("squire.completion.predictions.ROWS", 50)
     count = finish(a_job(run, tmp_path / "all.parquet"))
     about = pq.ParquetFile(tmp_path / "all.parquet").metadata
     sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from training_cases import ENTITIES, RELATIONS, small_graph
 
-from squire.prior import Prior, tail_counts
+from squire.model.prior import Prior, tail_counts
 
 GRAPH = small_graph()
 

@@ -12,9 +12,9 @@ from graphs import make_graph, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squire.completion.questions import Heads, QuestionsOfFile, QuestionsOfHeads, heads_of
 from squire.errors import DataError, SettingError
-from squire.graph.store import Adjacency
-from squire.questions import Heads, QuestionsOfFile, QuestionsOfHeads, heads_of
+from squire.graph.adjacency import Adjacency
 
 KINDS: list[Heads] = ["known", "typical", "all"]
 

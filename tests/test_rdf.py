@@ -8,10 +8,10 @@ from graphs import facts_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squire.graph.formats.delimited import ReadOptions
+from squire.graph.formats.rdf import MINTED, label_of, term_of
 from squire.graph.graph import Graph
-from squire.graph.io import Holdout, check_graph, load_graph
-from squire.graph.rdf import MINTED, label_of, term_of
-from squire.graph.readers import ReadOptions
+from squire.graph.loading import Holdout, check_graph, load_graph
 from squire.graph.report import Fault
 
 WHOLE = Holdout(0, 0)

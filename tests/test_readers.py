@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from graphs import LabelTriple, facts_of, write
 
+from squire.core import files as streams
 from squire.errors import SettingError
-from squire.graph import streams
+from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.io import Holdout, check_graph, load_graph, read_graph
-from squire.graph.readers import ReadOptions
+from squire.graph.loading import Holdout, check_graph, load_graph, read_graph
 from squire.graph.report import Fault
 
 NS = "http://example.org/"

@@ -18,12 +18,12 @@ from naive_model import logits_after
 from small_run import HOSTILE, PARENT, small_run, train_facts
 
 from squire import __version__
-from squire.answers import Answer, Answers, Evidence
+from squire.core.run_files import RECIPE, RULES
 from squire.errors import CheckpointError, SettingError, UnknownName
-from squire.files import RECIPE, RULES
-from squire.reasoner import Reasoner
-from squire.rules.text import readable
-from squire.run import Run
+from squire.reasoning.answers import Answer, Answers, Evidence
+from squire.reasoning.reasoner import Reasoner
+from squire.rules.anyburl import readable
+from squire.search.trained import Run
 
 Asked = tuple[str | None, str, str | None]
 QUESTIONS: list[Asked] = [

@@ -12,13 +12,13 @@ import pytest
 from small_run import HOSTILE, fused_run, small_run, train_facts
 from typer.testing import CliRunner
 
-from squire.answers import Source, basis_of
 from squire.cli import app
-from squire.connections import complete, connect
-from squire.constraint import EdgeConstraint
 from squire.errors import SettingError
-from squire.graph.store import Adjacency
-from squire.reasoner import Reasoner
+from squire.graph.adjacency import Adjacency
+from squire.reasoning.answers import Source, basis_of
+from squire.reasoning.reasoner import Reasoner
+from squire.search.constraints import EdgeConstraint
+from squire.search.known_paths import complete, connect
 
 QUESTION = ("cleo", "grandparent")
 

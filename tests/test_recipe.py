@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from squire.errors import SettingError, UnknownName
-from squire.graph.io import load_graph
-from squire.graph.stats import Stats
-from squire.recipe import (
+from squire.graph.loading import load_graph
+from squire.graph.statistics import Stats
+from squire.model.recipe import (
     KEYS,
     DecodeConfig,
     ModelConfig,
@@ -119,7 +119,7 @@ def test_recipes_survive_json(name: str) -> None:
 
 
 def test_config_needs_no_torch() -> None:
-    code = "import sys, squire.recipe as c; c.load_recipe('small'); sys.exit('torch' in sys.modules)"
+    code = "import sys, squire.model.recipe as c; c.load_recipe('small'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

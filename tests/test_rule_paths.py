@@ -13,7 +13,7 @@ from path_cases import R, assert_uniform, atoms, graph_of, hop_counts, one, rule
 
 from squire.errors import SettingError
 from squire.paths.paths import RANDOM, RULE
-from squire.paths.sample import both_directions, sample_paths
+from squire.paths.sampling import both_directions, sample_paths
 
 rule_lists = st.lists(
     st.tuples(st.integers(0, R - 1), st.lists(atoms, min_size=1, max_size=3), st.integers(1, 99)),

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squire.errors import RuleError
-from squire.graph.names import Labels, Names
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.rules.rule import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
+from squire.graph.labels import Labels, Names
+from squire.rules.anyburl import is_writable, read_rules, rule_text, write_rules
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import is_writable, read_rules, rule_text, write_rules
 
 NAMES = Names(
     Labels(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),

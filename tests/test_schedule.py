@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from squire.recipe import load_recipe
-from squire.train.schedule import Phase, learning_rate, phases
+from squire.model.recipe import load_recipe
+from squire.training.schedule import Phase, learning_rate, phases
 
 
 def rates(total: int, warmup: float, peak: float = 1.0) -> list[float]:

@@ -11,16 +11,16 @@ from small_run import copy_of_run, family, small_run
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.decode import Decoding, decode
 from squire.errors import CheckpointError, SettingError
-from squire.fusion.features import Evidence
-from squire.fusion.folds import hide
-from squire.fusion.store import load_fusion
-from squire.path_scorer import BEAM, PRUNE, TABLE, UNREACHED, PathScorer
-from squire.reasoner import Reasoner
-from squire.rules.rule import Rules
-from squire.run import Run
-from squire.train.shadow import SHADOWS, shadow_scorers
+from squire.ranking.features import Evidence
+from squire.ranking.folds import hide
+from squire.ranking.path_features import BEAM, PRUNE, TABLE, UNREACHED, PathScorer
+from squire.ranking.store import load_fusion
+from squire.reasoning.reasoner import Reasoner
+from squire.rules.rules import Rules
+from squire.search.decoding import Decoding, decode
+from squire.search.trained import Run
+from squire.training.shadow import SHADOWS, shadow_scorers
 
 
 def command(*arguments: object) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from graphs import LabelTriple, make_graph, write
 
-from squire.graph.io import load_graph
-from squire.graph.stats import Stats
+from squire.graph.loading import load_graph
+from squire.graph.statistics import Stats
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "kg"
 # entities, relations, facts, mean degree, median degree

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from naive import NaiveAdjacency, Triple
 
 from squire.errors import DataError
+from squire.graph.adjacency import Adjacency, Ids, sort_unique
 from squire.graph.graph import Graph
-from squire.graph.names import Labels, Names
-from squire.graph.store import Adjacency, Ids, sort_unique
+from squire.graph.labels import Labels, Names
 
 ENTITIES, RELATIONS = 5, 3
 # Few names, so that repeats, self-loops, parallel and opposite edges are common.

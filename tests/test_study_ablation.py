@@ -15,20 +15,20 @@ from study_cases import study
 from test_plots import PNG, drawn
 from test_train import ignore
 
-from squire.decode import Decoding
+from squire.core.run_files import METRICS, RECIPE, TRIES
 from squire.errors import SettingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency
-from squire.evaluate.paths import rank_by_paths
-from squire.files import METRICS, RECIPE, TRIES
-from squire.recipe import Recipe, load_recipe
-from squire.run import Run, load_settings
-from squire.study import scores
-from squire.study.ablation import FULL, NO_ITER, NO_RULE, VARIANTS, Ablation, Budget
-from squire.study.ablation_table import FREQUENCY, Result, markdown, result_of
-from squire.study.scores import scores_of
-from squire.train.loop import Moment, Trainer
-from squire.train.prepare import prepare
+from squire.evaluation.baselines import rank_by_frequency
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.queries import Asked
+from squire.model.recipe import Recipe, load_recipe
+from squire.search.decoding import Decoding
+from squire.search.trained import Run, load_settings
+from squire.studies import scores
+from squire.studies.ablation import FULL, NO_ITER, NO_RULE, VARIANTS, Ablation, Budget
+from squire.studies.ablation_table import FREQUENCY, Result, markdown, result_of
+from squire.studies.scores import scores_of
+from squire.training.preparation import prepare
+from squire.training.trainer import Moment, Trainer
 
 __all__ = ["drawn"]  # a fixture
 SETTINGS = [*TINY, "train.epochs=4", "train.iterate_beam=4"]

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from study_cases import HOSTILE, a_question, a_run, study, town
 
-from squire.decode import decode
 from squire.errors import DataError, SettingError
-from squire.study import asking
-from squire.study.annotations import QUESTIONS, Annotations, agreement, cohens_kappa
-from squire.study.asking import Drawn, draw_questions
-from squire.study.journal import Journal
-from squire.study.questions import Question
+from squire.search.decoding import decode
+from squire.studies import asking
+from squire.studies.annotations import QUESTIONS, Annotations, agreement, cohens_kappa
+from squire.studies.asking import Drawn, draw_questions
+from squire.studies.journal import Journal
+from squire.studies.questions import Question
 
 GRADES = ["completed", None, "grounded", "asserted", None, "grounded"]
 
@@ -164,7 +164,7 @@ def test_the_table_has_all_questions(tmp_path: Path) -> None:
 
 def test_the_store_needs_neither_torch_nor_a_terminal(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from squire.study.annotations import Annotations; "
+        "import sys; from pathlib import Path; from squire.studies.annotations import Annotations; "
         "study = Annotations(Path(sys.argv[1]), 'web'); study.judge(0, 1.0); print(study.summary().judged); "
         "sys.exit(any(name in sys.modules for name in ('torch', 'typer', 'rich')))"
     )

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from training_cases import VOCAB
 
 from squire.errors import SettingError, UnknownName
-from squire.model import Layer, Transformer
-from squire.recipe import load_recipe
-from squire.run import Run
-from squire.study.attention import attention_weights, heads_of, visible_tokens
+from squire.model.recipe import load_recipe
+from squire.model.transformer import Layer, Transformer
+from squire.reasoning.attention import attention_weights, heads_of, visible_tokens
+from squire.search.trained import Run
 
 __all__ = ["drawn"]  # a fixture
 LAYERS, HEADS = 3, 4

@@ -8,9 +8,9 @@ from pathlib import Path
 from graphs import facts_of
 from study_cases import HOSTILE, a_path, a_question, a_run, study, town
 
-from squire.study.cases import Cases
-from squire.study.markdown import literal, table
-from squire.study.questions import Question, path_words
+from squire.studies.cases import Cases
+from squire.studies.markdown import literal, table
+from squire.studies.questions import Question, path_words
 
 
 def test_only_right_answers_are_examples_and_the_asserted_are_counted() -> None:

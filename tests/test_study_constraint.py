@@ -14,16 +14,16 @@ from matplotlib.figure import Figure
 from study_cases import a_run, study, town
 from test_plots import PNG, drawn
 
-from squire.constraint import EdgeConstraint
-from squire.decode import Aggregate, Decoding, decode
 from squire.errors import SettingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.paths import rank_by_paths
-from squire.evaluate.ranks import realistic_rank
-from squire.graph.store import Adjacency
-from squire.run import Run
-from squire.study import constraint
-from squire.study.constraint import ConstraintStudy, EdgeSet, Row, markdown, note
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.queries import Asked
+from squire.evaluation.ranks import realistic_rank
+from squire.graph.adjacency import Adjacency
+from squire.search.constraints import EdgeConstraint
+from squire.search.decoding import Aggregate, Decoding, decode
+from squire.search.trained import Run
+from squire.studies import constraint
+from squire.studies.constraint import ConstraintStudy, EdgeSet, Row, markdown, note
 
 __all__ = ["drawn"]  # a fixture
 GRAPH = town()
@@ -38,7 +38,7 @@ def all_edges() -> Adjacency:
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of three questions."""
-    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 3 * 16)
+    monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 3 * 16)
 
 
 def rows_of(folder: Path, aggregate: Aggregate = "sum", *more: EdgeSet, search: bool = False) -> dict[str, Row]:
@@ -125,7 +125,7 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
         with pytest.raises(KeyboardInterrupt):
             rows_of(tmp_path / "parts", search=True)
     monkeypatch.setattr(constraint._Condition, "note", noted)
-    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks may be cut otherwise, too
+    monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks may be cut otherwise, too
     assert rows_of(tmp_path / "parts", search=True) == whole
     n = len(ASKED.queries)
     assert n > 6

@@ -18,26 +18,26 @@ from small_run import TINY, family
 from study_cases import study
 from test_plots import PNG, drawn
 
-from squire.decode import Decoding
+from squire.core.run_files import GRAPH, METRICS, TRIES
 from squire.errors import SettingError, SquireError
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
-from squire.evaluate.paths import rank_by_paths
-from squire.files import GRAPH, METRICS, TRIES
-from squire.graph.datasets import resolve
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.queries import Asked
+from squire.graph.benchmarks.datasets import resolve
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.io import load_graph
-from squire.recipe import Recipe, load_recipe
-from squire.rules.apply import RuleEngine
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.run import Run, load_settings
-from squire.study import efficiency
-from squire.study.efficiency import Case, Limits, Pace
-from squire.study.efficiency_table import Row, markdown
-from squire.study.planted import planted_graph
-from squire.study.sampling import discovery, grown_sample
-from squire.train.loop import Moment, Trainer
-from squire.train.prepare import prepare
+from squire.graph.loading import load_graph
+from squire.model.recipe import Recipe, load_recipe
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.search.decoding import Decoding
+from squire.search.trained import Run, load_settings
+from squire.studies import efficiency
+from squire.studies.efficiency import Case, Limits, Pace
+from squire.studies.efficiency_table import Row, markdown
+from squire.studies.planted import planted_graph
+from squire.studies.sampling import discovery, grown_sample
+from squire.training.preparation import prepare
+from squire.training.trainer import Moment, Trainer
 
 __all__ = ["drawn"]  # a fixture
 SETTINGS = [*TINY, "train.epochs=3", "train.valid_queries=2"]
@@ -213,7 +213,7 @@ def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
 
 
 def test_questions_that_are_noted_are_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squire.decode.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks of two questions
+    monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks of two questions
     graph = planted_graph(2000)
     whole = begun(tmp_path / "whole", graph)
     whole.measure(silent)
@@ -277,7 +277,7 @@ def test_the_peak_of_a_process_is_its_own() -> None:
     ballast = np.ones(400_000_000 // 8)
 
     def child(code: str) -> float:
-        script = f"from squire.study.costs import peak_mb\n{code}\nprint(peak_mb())"
+        script = f"from squire.studies.costs import peak_mb\n{code}\nprint(peak_mb())"
         return float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True).stdout)
 
     bare = child("")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squire.errors import DataError, SettingError
-from squire.study.journal import Journal, read_journal
+from squire.studies.journal import Journal, read_journal
 
 HEADER = {"study": "made", "seed": 0}
 

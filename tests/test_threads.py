@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squire.threads import in_order
+from squire.core.parallel import in_order
 
 
 def test_results_come_in_the_order_of_their_numbers_and_few_are_made_ahead() -> None:

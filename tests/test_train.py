@@ -17,21 +17,21 @@ import torch
 from graphs import make_graph
 from typer.testing import CliRunner
 
-from squire.checkpoint import load_checkpoint
 from squire.cli import app
-from squire.constraint import EdgeConstraint
-from squire.decode import Decoding
+from squire.core import locks as lock
+from squire.core.checkpoint import load_checkpoint
+from squire.core.locks import locked
+from squire.core.run_files import BEST, LAST, LOCK, METRICS
 from squire.errors import SettingError, TrainingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.paths import rank_by_paths
-from squire.files import BEST, LAST, LOCK, METRICS
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.queries import Asked
 from squire.graph.graph import Graph
-from squire.recipe import Recipe, load_recipe
-from squire.steps import ModelSteps
-from squire.train import lock
-from squire.train.lock import locked
-from squire.train.loop import Moment, Trainer
-from squire.train.prepare import prepare
+from squire.model.decoder import ModelSteps
+from squire.model.recipe import Recipe, load_recipe
+from squire.search.constraints import EdgeConstraint
+from squire.search.decoding import Decoding
+from squire.training.preparation import prepare
+from squire.training.trainer import Moment, Trainer
 
 SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "train.epochs=4"]
 SMALL += ["train.batch_nodes=128", "train.learning_rate=0.003"]
@@ -122,7 +122,7 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-import test_train, squire.train.loop as loop
+import test_train, squire.training.trainer as loop
 loop.SAVE_SECONDS = 0.0
 folder = Path(sys.argv[1])
 trainer = test_train.a_trainer(folder)

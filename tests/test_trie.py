@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from naive_paths import Path, multiset, prefixes
 
 from squire.errors import DataError, SettingError
-from squire.graph.store import Adjacency
+from squire.graph.adjacency import Adjacency
 from squire.paths.paths import RANDOM, Paths
-from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import Tries, add_paths, build_tries, unfold
+from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.tries import Tries, add_paths, build_tries, unfold
 
 Row = tuple[int, int, list[tuple[tuple[tuple[int, int], ...], int]]]  # head, relation, (path, weight)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from squire.graph.store import Adjacency
-from squire.paths.sample import both_directions, sample_paths
-from squire.paths.trie import Tries, build_tries, unfold
-from squire.vocab import Vocab
+from squire.graph.adjacency import Adjacency
+from squire.model.vocabulary import Vocab
+from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.tries import Tries, build_tries, unfold
 
 ENTITIES, RELATIONS = 12, 3
 VOCAB = Vocab(ENTITIES, RELATIONS)

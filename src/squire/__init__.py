@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from squire.core.version import __version__
+from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import Graph
-from squire.graph.io import Holdout, check_graph, load_graph, write_graph
-from squire.graph.readers import ReadOptions
-from squire.rules.apply import RuleEngine
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.rules.text import read_rules, write_rules
-from squire.version import __version__
+from squire.graph.loading import Holdout, check_graph, load_graph, write_graph
+from squire.rules.anyburl import read_rules, write_rules
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
 
 if TYPE_CHECKING:
-    from squire.reasoner import Reasoner
+    from squire.reasoning.reasoner import Reasoner
 
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """`Reasoner` only when asked for: torch takes a second that a look at a graph should not wait for."""
     if name == "Reasoner":
-        from squire.reasoner import Reasoner
+        from squire.reasoning.reasoner import Reasoner
 
         return Reasoner
     raise AttributeError(f"module 'squire' has no attribute {name!r}")

@@ -11,8 +11,8 @@ from rich.logging import RichHandler
 
 from squire.cli import answer, complete, data, evaluate, fuse, paths, plot, rules, serve, study, train
 from squire.cli.console import errors
+from squire.core.version import __version__
 from squire.errors import SquireError
-from squire.version import __version__
 
 EXAMPLES = """Examples:
 

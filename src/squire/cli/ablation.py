@@ -13,14 +13,14 @@ from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, Source, open_graph
 from squire.cli.outputs import can_go_on, tell, write_json, write_text
 from squire.cli.training import training_bar
+from squire.core.locks import locked
 from squire.errors import SettingError
 from squire.graph.graph import Graph
-from squire.graph.stats import Stats
-from squire.recipe import Recipe, load_recipe, recipe_for
-from squire.train.lock import locked
+from squire.graph.statistics import Stats
+from squire.model.recipe import Recipe, load_recipe, recipe_for
 
 if TYPE_CHECKING:  # it would load torch
-    from squire.study.ablation import Ablation
+    from squire.studies.ablation import Ablation
 
 EXAMPLES = """Examples:
 
@@ -76,9 +76,9 @@ def ablation(
     folder = folder or Path("studies", f"ablation-{graph.name}")
     with can_go_on(), locked(folder, doing="at a study"):
         # Imported late: torch takes a second that no other command should wait for.
-        from squire.study.ablation import Ablation
-        from squire.study.ablation_table import markdown, result_of
-        from squire.study.pictures import draw_ablation
+        from squire.studies.ablation import Ablation
+        from squire.studies.ablation_table import markdown, result_of
+        from squire.studies.pictures import draw_ablation
 
         study = Ablation(graph, chosen, folder, budget)
         _train(study, minutes, device)
@@ -99,8 +99,8 @@ def ablation(
 
 def _train(study: Ablation, minutes: float | None, device: str) -> None:
     """What is not trained yet."""
-    from squire.study.ablation import FULL, VARIANTS
-    from squire.train.distributed import team
+    from squire.core.team import team
+    from squire.studies.ablation import FULL, VARIANTS
 
     with team(device) as ours:
         if not ours.alone:
@@ -117,7 +117,7 @@ def _train(study: Ablation, minutes: float | None, device: str) -> None:
 
 
 def _chosen(graph: Graph, recipe: str, settings: list[str], seed: int | None) -> Recipe:
-    from squire.study.ablation import VARIED
+    from squire.studies.ablation import VARIED
 
     for setting in settings:
         if setting.partition("=")[0].strip() in VARIED:

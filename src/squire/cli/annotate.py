@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from squire.cli.console import errors
-from squire.study.annotations import MEANINGS, Annotations
-from squire.study.questions import path_words
+from squire.studies.annotations import MEANINGS, Annotations
+from squire.studies.questions import path_words
 
 SAID = {"1": 1.0, "1.0": 1.0, "0.5": 0.5, "0,5": 0.5, ".5": 0.5, "5": 0.5, "0": 0.0, "0.0": 0.0}
 HELP = [

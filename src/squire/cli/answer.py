@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from squire.answers import FURTHER, Answers, Evidence
 from squire.cli.choices import AggregateOption, BeamOption, GroundedOption, RankingOption, RunFolder
 from squire.cli.console import out, print_json, progress_bar
 from squire.cli.data import AsJson
-from squire.drawing import rounded
+from squire.reasoning.answers import FURTHER, Answers, Evidence
+from squire.reasoning.drawing import rounded
 
 UNKNOWN = "?"
 
@@ -33,7 +33,7 @@ def answer(
     """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are in the graph, dashed ones inferred."""
     with progress_bar("thinking"):
         # Imported late: torch takes a second that no other command should wait for.
-        from squire.reasoner import Reasoner
+        from squire.reasoning.reasoner import Reasoner
 
         found = Reasoner.load(run).answer(
             None if head == UNKNOWN else head,

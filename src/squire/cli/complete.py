@@ -10,12 +10,12 @@ import typer
 
 from squire.cli.choices import AggregateOption, BeamOption, DeviceOption, GroundedOption, RankingOption, RunFolder
 from squire.cli.console import errors, progress_bar, silent
+from squire.completion.predictions import SUFFIXES, check_suffix
+from squire.completion.questions import Heads, Questions, QuestionsOfFile, QuestionsOfHeads
 from squire.errors import SettingError
-from squire.predictions import SUFFIXES, check_suffix
-from squire.questions import Heads, Questions, QuestionsOfFile, QuestionsOfHeads
 
 if TYPE_CHECKING:
-    from squire.reasoner import Reasoner
+    from squire.reasoning.reasoner import Reasoner
 
 
 def complete(
@@ -61,9 +61,9 @@ def complete(
     Finished parts are kept in OUTPUT.parts until all are there: after Ctrl-C, or worse, the same command goes on.
     """
     # Imported late: torch takes a second that no other command should wait for.
-    from squire.complete import Completion, Predictor, Wanted
-    from squire.reasoner import Reasoner
-    from squire.train.distributed import team
+    from squire.completion.jobs import Completion, Predictor, Wanted
+    from squire.core.team import team
+    from squire.reasoning.reasoner import Reasoner
 
     with team(device, "run the same command again") as ours, silent(not ours.leads), ExitStack() as while_working:
         with progress_bar("loading", speed_of="questions") as bar:

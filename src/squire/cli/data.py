@@ -13,12 +13,12 @@ from rich.tree import Tree
 
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.errors import SettingError
-from squire.graph import datasets
+from squire.graph.benchmarks import datasets
+from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import Graph
-from squire.graph.io import WRITABLE, Holdout, check_graph, load_graph, write_graph
-from squire.graph.readers import ReadOptions
+from squire.graph.loading import WRITABLE, Holdout, check_graph, load_graph, write_graph
 from squire.graph.report import EXAMPLES_KEPT
-from squire.graph.stats import Stats
+from squire.graph.statistics import Stats
 
 app = typer.Typer(help="Load, check, look at and convert graphs.", no_args_is_help=True)
 

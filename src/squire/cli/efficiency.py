@@ -16,15 +16,15 @@ from rich.text import Text
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.outputs import can_go_on, tell, write_json, write_text
+from squire.core.interrupts import interruptions
+from squire.core.locks import locked
 from squire.errors import SettingError, SquireError
 from squire.graph.graph import Graph
-from squire.graph.stats import Stats
-from squire.recipe import Recipe, load_recipe, recipe_for
-from squire.train.interruptions import interruptions
-from squire.train.lock import locked
+from squire.graph.statistics import Stats
+from squire.model.recipe import Recipe, load_recipe, recipe_for
 
 if TYPE_CHECKING:  # it would load torch
-    from squire.study.efficiency import Case, Limits
+    from squire.studies.efficiency import Case, Limits
 
 SYNTHETIC = "synthetic"
 SYNTHETIC_RECIPE = "large"  # one for all sizes, so that these differ in size alone
@@ -72,8 +72,8 @@ def efficiency(
     wanted = _Wanted(folder, recipe, settings or [], minutes, questions, seed)
     with can_go_on(), locked(folder, doing="at a study"):
         # Imported late: torch takes a second that no other command should wait for.
-        from squire.study.efficiency_table import Row, markdown
-        from squire.study.pictures import draw_efficiency
+        from squire.studies.efficiency_table import Row, markdown
+        from squire.studies.pictures import draw_efficiency
 
         kinds: dict[str, list[Row]] = {}
         for kind, recipe_name, case in wanted.cases(graphs or [], sizes, synthetic or ""):
@@ -94,7 +94,7 @@ def efficiency(
 
 def measure(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a size.")]) -> None:
     """Measure one size of an efficiency study, in this process."""
-    from squire.study.efficiency import Case, warm_up
+    from squire.studies.efficiency import Case, warm_up
 
     with progress_bar(f"{folder.name}: warming up") as bar:
         warm_up()
@@ -131,9 +131,9 @@ class _Wanted:
 
     def cases(self, graphs: list[str], sizes: str, synthetic: str) -> Iterator[tuple[str, str, Case]]:
         """Kind, recipe and case of each size, the smallest first."""
-        from squire.study.planted import planted_graph
-        from squire.study.sampling import grown_sample
-        from squire.study.subject import digest
+        from squire.studies.planted import planted_graph
+        from squire.studies.sampling import grown_sample
+        from squire.studies.subject import digest
 
         shares, edges = _numbers("--sizes", sizes, float), _numbers("--synthetic", synthetic, int)
         for source in graphs:
@@ -155,14 +155,14 @@ class _Wanted:
         return replace(chosen, train=replace(chosen.train, iterate=False))
 
     def _case(self, source: dict[str, Any], graph: Graph, recipe: Recipe) -> Case:
-        from squire.study.efficiency import Case
+        from squire.studies.efficiency import Case
 
         name = re.sub(r"[^\w.%-]+", "_", graph.name)
         return Case.begun(self.folder / name, {**source, "seed": self.seed}, graph, recipe, self._limits)
 
     @property
     def _limits(self) -> Limits:
-        from squire.study.efficiency import Limits
+        from squire.studies.efficiency import Limits
 
         return Limits(self.minutes, self.questions)
 

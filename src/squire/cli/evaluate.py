@@ -17,22 +17,22 @@ from squire.cli.choices import AggregateOption, BeamOption, RankingOption
 from squire.cli.console import Bar, errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.tables import HEADINGS, figures, print_metrics
+from squire.core.files import replacing
+from squire.core.run_files import FUSION, GRAPH, evaluation_file
 from squire.errors import SettingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
-from squire.evaluate.metrics import Metrics
-from squire.evaluate.ranking import Ranking
-from squire.evidence import GRADES
-from squire.files import FUSION, GRAPH, evaluation_file
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.metrics import Metrics
+from squire.evaluation.queries import Asked
+from squire.evaluation.ranking import Ranking
+from squire.evaluation.reliability_plot import draw_reliability
+from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.graph import Graph
-from squire.graph.store import Adjacency, Ids
-from squire.graph.streams import replacing
-from squire.reliability_plot import draw_reliability
-from squire.rules.apply import RuleEngine
-from squire.rules.rule import Rules
+from squire.rules.application import RuleEngine
+from squire.rules.rules import Rules
+from squire.search.evidence import GRADES
 
 if TYPE_CHECKING:
-    from squire.reasoner import Reasoner
+    from squire.reasoning.reasoner import Reasoner
 
 SAMPLE = 300  # questions whose evidence is looked at: each needs a search
 
@@ -137,10 +137,10 @@ def _is_fused(run: Path, ranking: str | None, given: list[str]) -> bool:
 
 def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
-    from squire.evaluate.fused import rank_by_fusion
-    from squire.fusion.store import load_fusion
-    from squire.reasoner import Reasoner
-    from squire.run import has_model
+    from squire.evaluation.fused import rank_by_fusion
+    from squire.ranking.store import load_fusion
+    from squire.reasoning.reasoner import Reasoner
+    from squire.search.trained import has_model
 
     if not (run / GRAPH).exists():
         raise SettingError(f"{run}: a fusion without its graph, {GRAPH}. To do: fit it again with 'squire fuse'.")
@@ -169,10 +169,10 @@ def _grades(reasoner: Reasoner, queries: Ids, progress: Callable[[int, int], Non
 
 def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
-    from squire.constraint import EdgeConstraint
-    from squire.decode import Decoding
-    from squire.evaluate.paths import rank_by_paths
-    from squire.run import Run
+    from squire.evaluation.paths import rank_by_paths
+    from squire.search.constraints import EdgeConstraint
+    from squire.search.decoding import Decoding
+    from squire.search.trained import Run
 
     weights = given.pop("weights", "best")
     loaded = Run.load(run, weights=weights)

@@ -11,15 +11,15 @@ import typer
 from squire.cli.console import errors, out, progress_bar
 from squire.cli.data import Source, open_graph
 from squire.cli.tables import print_metrics
+from squire.core.locks import locked
+from squire.core.run_files import GRAPH
 from squire.errors import SettingError
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import rank_by_frequency, rank_by_rules
-from squire.files import GRAPH
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.queries import Asked
 from squire.graph.graph import Graph
-from squire.train.lock import locked
 
 if TYPE_CHECKING:
-    from squire.fusion.fit import About
+    from squire.ranking.fusion import About
 
 
 def fuse(
@@ -45,14 +45,14 @@ def fuse(
 ) -> None:
     """Fit a ranker that weighs rules, frequency, similar entities, connections and names together."""
     # Imported late: torch takes a second that no other command should wait for.
-    from squire.evaluate.fused import rank_by_fusion
-    from squire.fusion.features import MakeScorers, no_scorers
-    from squire.fusion.fit import fit_fusion
-    from squire.fusion.folds import FEW_FOLDS, FOLDS
-    from squire.fusion.store import save_fusion
-    from squire.rules.apply import RuleEngine
-    from squire.run import Run, has_model
-    from squire.train.shadow import shadow_scorers
+    from squire.evaluation.fused import rank_by_fusion
+    from squire.ranking.features import MakeScorers, no_scorers
+    from squire.ranking.folds import FEW_FOLDS, FOLDS
+    from squire.ranking.fusion import fit_fusion
+    from squire.ranking.store import save_fusion
+    from squire.rules.application import RuleEngine
+    from squire.search.trained import Run, has_model
+    from squire.training.shadow import shadow_scorers
 
     graph = open_graph(source)
     began = time.perf_counter()

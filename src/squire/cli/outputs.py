@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from squire.cli.console import errors
-from squire.graph.streams import replacing
+from squire.core.files import replacing
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from squire.cli.data import Source, open_graph
 from squire.cli.rules import load_rules
 from squire.errors import SettingError
 from squire.paths.paths import SOURCES
-from squire.paths.sample import MAX_HOPS, both_directions, sample_paths
+from squire.paths.sampling import MAX_HOPS, both_directions, sample_paths
 from squire.paths.table import write_table
-from squire.rules.rule import ClosedIndex
+from squire.rules.rules import ClosedIndex
 
 
 def paths(

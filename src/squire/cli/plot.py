@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from squire.cli.console import errors
+from squire.core.files import ensure_creatable
 from squire.errors import SettingError
-from squire.graph.streams import ensure_creatable
-from squire.plots import check_picture, draw, read_history
+from squire.evaluation.plots import check_picture, draw, read_history
 
 PICTURE = "curves.png"
 

@@ -14,17 +14,17 @@ from rich.text import Text
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, Source, open_graph
 from squire.cli.tables import print_metrics
+from squire.core.files import ensure_creatable
 from squire.errors import SettingError, UnknownName
-from squire.evaluate.asked import Asked
-from squire.evaluate.baselines import TailFrequency, rank_by_frequency, rank_by_rules
+from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_by_rules
+from squire.evaluation.queries import Asked
 from squire.graph.graph import Graph
-from squire.graph.names import Names
-from squire.graph.streams import ensure_creatable
-from squire.rules.apply import Candidates, Grounding, RuleEngine, noisy_or
-from squire.rules.mine import MiningOptions, mine_rules
-from squire.rules.rule import NONE, Rules
+from squire.graph.labels import Names
+from squire.rules.anyburl import ensure_readable, is_writable, read_rules, readable, rule_text, write_rules
+from squire.rules.application import Candidates, Grounding, RuleEngine, noisy_or
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import NONE, Rules
 from squire.rules.sidecar import Sidecar
-from squire.rules.text import ensure_readable, is_writable, read_rules, readable, rule_text, write_rules
 
 app = typer.Typer(help="Read and judge mined rules.", no_args_is_help=True)
 DEFAULTS = MiningOptions()

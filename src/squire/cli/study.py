@@ -18,10 +18,10 @@ from squire.cli.choices import AggregateOption, BeamOption, RunFolder
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, open_graph
 from squire.cli.outputs import can_go_on, tell, write_json, write_text
+from squire.core.files import ensure_creatable
+from squire.core.run_files import ANNOTATION
 from squire.errors import SettingError
-from squire.files import ANNOTATION
-from squire.graph.streams import ensure_creatable
-from squire.plots import check_picture
+from squire.evaluation.plots import check_picture
 
 app = typer.Typer(help="The paper's studies: how a model walks, and whether it convinces.", no_args_is_help=True)
 app.command(epilog=ablation.EXAMPLES)(ablation.ablation)
@@ -55,8 +55,8 @@ def attention(
         ensure_creatable(output)
     with progress_bar("thinking"):
         # Imported late: torch takes a second that no other command should wait for.
-        from squire.reasoner import Reasoner
-        from squire.study.attention import QUERY_TOKENS, attention_of
+        from squire.reasoning.attention import QUERY_TOKENS, attention_of
+        from squire.reasoning.reasoner import Reasoner
 
         reasoner = Reasoner.load(run)
         query = reasoner.query(None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail)
@@ -67,7 +67,7 @@ def attention(
     which = "mean over heads" if of_head is None else f"head {of_head}"
     titles = [f"layer {number + 1}, {which}" for number in layers]
     if output is not None:
-        from squire.study.pictures import draw_attention
+        from squire.studies.pictures import draw_attention
 
         heading = f"{found.question}: {found.answer} ({found.evidence.grade})"
         draw_attention(titles, maps, found.tokens, QUERY_TOKENS, heading, found.signature, output)
@@ -111,11 +111,11 @@ def annotate(
     as_json: AsJson = False,
 ) -> None:
     """Judge how convincing paths are: 1, 0.5 or 0 (§4.5, Appendix C). Stop at any time; run it again to go on."""
-    from squire.study.annotations import QUESTIONS, Annotations, summary_markdown
+    from squire.studies.annotations import QUESTIONS, Annotations, summary_markdown
 
     output = output or run / ANNOTATION
     with can_go_on(), progress_bar("drawing questions") as bar:
-        from squire.study.asking import draw_questions
+        from squire.studies.asking import draw_questions
 
         draw_questions(
             run, output / QUESTIONS, seed,
@@ -145,8 +145,8 @@ def agreement(
     as_json: AsJson = False,
 ) -> None:
     """How far two annotators agree: Cohen's κ over the questions that both have judged."""
-    from squire.study.annotations import agreement as agreement_of
-    from squire.study.annotations import agreement_markdown
+    from squire.studies.annotations import agreement as agreement_of
+    from squire.studies.annotations import agreement_markdown
 
     if output is not None:
         _check_markdown(output)
@@ -172,12 +172,12 @@ def cases(
     beam: BeamOption = None,
 ) -> None:
     """Right answers with their paths: along edges of the graph, and with missing ones, marked (§4.5)."""
-    from squire.study.cases import KINDS, Cases, kind
+    from squire.studies.cases import KINDS, Cases, kind
 
     _check_markdown(output)
     ensure_creatable(output)
     with can_go_on(), progress_bar("asking") as bar:
-        from squire.study.asking import draw_questions
+        from squire.studies.asking import draw_questions
 
         need = Counter(dict.fromkeys(KINDS, n))
         drawn = draw_questions(run, output.with_suffix(".jsonl"), seed, kind, need, beam, bar)
@@ -214,10 +214,10 @@ def constraint(
 ) -> None:
     """Hits@1 and MRR if paths may have only given edges: does the model walk, or walk and complete? (§4.6)"""
     with can_go_on(), progress_bar("loading") as bar:
-        from squire.decode import Decoding
-        from squire.evaluate.asked import Asked
-        from squire.run import Run
-        from squire.study.constraint import ConstraintStudy, EdgeSet, markdown, note
+        from squire.evaluation.queries import Asked
+        from squire.search.decoding import Decoding
+        from squire.search.trained import Run
+        from squire.studies.constraint import ConstraintStudy, EdgeSet, markdown, note
 
         loaded = Run.load(run)
         graph = loaded.graph
@@ -233,7 +233,7 @@ def constraint(
         asked = Asked.of(graph, split, sample=sample, seed=seed)
         how = Decoding.of(loaded.recipe, loaded.known, beam=beam, aggregate=aggregate)
         rows = ConstraintStudy(loaded, output, asked, how, sets).rows(search=search, progress=bar.stage)
-    from squire.study.pictures import draw_constraints
+    from squire.studies.pictures import draw_constraints
 
     heading = f"{asked.dataset}, {asked.split}: answers under constraints on the edges of a path"
     files = [output / f"constraint.{suffix}" for suffix in ("md", "json", "png")]

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squire.cli.console import out
-from squire.evaluate.metrics import NAMES, Metrics
+from squire.evaluation.metrics import NAMES, Metrics
 
 HEADINGS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 

@@ -13,11 +13,11 @@ from squire.cli.choices import DeviceOption
 from squire.cli.console import errors, progress_bar, silent
 from squire.cli.data import Source, open_graph
 from squire.cli.training import training_bar, which_iteration
+from squire.core.locks import locked
+from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE
 from squire.errors import SettingError
-from squire.files import GRAPH, LAST, LOCK, RECIPE
-from squire.graph.stats import Stats
-from squire.recipe import load_recipe, recipe_for
-from squire.train.lock import locked
+from squire.graph.statistics import Stats
+from squire.model.recipe import load_recipe, recipe_for
 
 
 def train(
@@ -34,10 +34,10 @@ def train(
 ) -> None:
     """Train a model. Ctrl-C saves and tells how to go on; so does --minutes."""
     # Imported late: torch takes a second that no other command should wait for.
-    from squire.run import load_settings
-    from squire.train.distributed import team
-    from squire.train.loop import Trainer
-    from squire.train.prepare import prepare
+    from squire.core.team import team
+    from squire.search.trained import load_settings
+    from squire.training.preparation import prepare
+    from squire.training.trainer import Trainer
 
     with team(device) as ours, silent(not ours.leads), ExitStack() as while_training:
         with ours.leader_first():
@@ -70,7 +70,7 @@ def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> Iterator
     """A new run folder that is complete in itself, and ours."""
     if out.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise SettingError(f"--out {out}: not empty. To do: choose another folder, or --resume.")
-    from squire.run import save_settings  # late, see above
+    from squire.search.trained import save_settings  # late, see above
 
     graph = open_graph(source)
     chosen = load_recipe(recipe_for(Stats.of(graph)) if recipe == "auto" else recipe, settings)

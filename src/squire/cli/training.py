@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from squire.cli.console import errors
 
 if TYPE_CHECKING:  # it would load torch
-    from squire.train.loop import Moment, Trainer, Watch
-    from squire.train.prepare import Stage
+    from squire.training.preparation import Stage
+    from squire.training.trainer import Moment, Trainer, Watch
 
 
 @contextmanager

@@ -15,10 +15,10 @@ import pyarrow as pa
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from squire.core.files import replacing
 from squire.errors import DataError
-from squire.graph.names import Labels, Names
-from squire.graph.store import Adjacency, Ids, frozen, sort_unique
-from squire.graph.streams import replacing
+from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
+from squire.graph.labels import Labels, Names
 
 SPLITS = ("train", "valid", "test")
 FILE_SUFFIX = ".graph"

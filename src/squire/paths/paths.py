@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from squire.graph.store import Ids, Offsets
+from squire.graph.adjacency import Ids, Offsets
 
 RULE, RANDOM, EDGE = range(3)  # where a path comes from
 SOURCES = ("rule", "random", "edge")

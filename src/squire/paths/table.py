@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from squire.core.files import replacing
+from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
-from squire.graph.names import Names
-from squire.graph.store import Ids
-from squire.graph.streams import replacing
+from squire.graph.labels import Names
 from squire.paths.paths import NONE, RULE, SOURCES, Paths
-from squire.rules.rule import Rules
+from squire.rules.rules import Rules
 
 INVERSE = "⁻¹"  # after the label of a relation that is walked backwards
 ROWS = 1 << 17  # in a row group: what is in memory at once

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from squire.graph.streams import replacing
+from squire.core.files import replacing
 
 
 @dataclass(frozen=True)

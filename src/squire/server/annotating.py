@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from squire.files import ANNOTATION
+from squire.core.run_files import ANNOTATION
 from squire.server.problems import Problem
-from squire.study.annotations import QUESTIONS, Annotations, read_questions
+from squire.studies.annotations import QUESTIONS, Annotations, read_questions
 
 _writing = threading.Lock()  # one judgement after the other: files are opened anew for each
 

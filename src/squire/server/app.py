@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from squire.core.version import __version__
 from squire.errors import SquireError
 from squire.server.batcher import Batcher
 from squire.server.guard import Gate, Guard
@@ -19,7 +20,6 @@ from squire.server.models import Model
 from squire.server.page import page_router
 from squire.server.problems import Problem
 from squire.server.routes import Service, api_router
-from squire.version import __version__
 
 DESCRIPTION = (
     "Link prediction that a person can read and trust: ranked answers to (head, relation, ?), each with its path "

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from squire.files import evaluation_files
+from squire.core.run_files import evaluation_files
+from squire.core.version import __version__
 from squire.server.limits import of_a_request
 from squire.server.logs import LOGGER
 from squire.server.models import Model
-from squire.version import __version__
 
 EXAMPLES = 6
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from squire.graph.store import Adjacency
+from squire.graph.adjacency import Adjacency
 
 OWN, PEERS = 16, 500  # rarest relations of an entity that tell its kind, and entities looked at for each
 DOUBT = 1.0  # as if one more peer, the same in all else, had nothing more: a single one is no kind

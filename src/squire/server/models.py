@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.answers import Answers
-from squire.decode import Aggregate
 from squire.errors import SettingError, UnknownName
 from squire.graph.graph import Graph
-from squire.graph.names import Labels
-from squire.reasoner import RankedBy, Reasoner
+from squire.graph.labels import Labels
+from squire.reasoning.answers import Answers
+from squire.reasoning.attention import attention_of
+from squire.reasoning.reasoner import RankedBy, Reasoner
+from squire.search.decoding import Aggregate
 from squire.server.kinds import FITS, fitting
 from squire.server.problems import as_json
 from squire.server.search import NameSearch
-from squire.study.attention import attention_of
 
 Query = tuple[int, int]
 NEAREST = 3  # names that are proposed for an unknown one

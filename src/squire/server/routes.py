@@ -11,8 +11,9 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from squire.answers import Answers
+from squire.core.version import __version__
 from squire.errors import UnknownName
+from squire.reasoning.answers import Answers
 from squire.server import annotating, cards
 from squire.server import models as served
 from squire.server.batcher import Batcher, Done
@@ -40,7 +41,6 @@ from squire.server.schemas import (
     RelationMatches,
     Standing,
 )
-from squire.version import __version__
 
 CHUNK = 8  # questions of a batch at once: between two chunks others have their turn
 Result = TypeVar("Result")

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from squire.answers import Answer, Evidence, Origin
+from squire.reasoning.answers import Answer, Evidence, Origin
 from squire.server.limits import ANNOTATOR_CHARACTERS, BATCH, BEAM, NAME_CHARACTERS, K
 from squire.server.models import Options
-from squire.study.annotations import SCORES
+from squire.studies.annotations import SCORES
 
 
 def _whole(value: Any) -> Any:

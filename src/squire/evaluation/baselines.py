@@ -1,0 +1,79 @@
+"""The rows that every result table carries: a relation's tail frequency, and the rules.
+
+No test triple influences a score: frequencies and rules come from train, the other splits only filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from squire.errors import SettingError
+from squire.evaluation.queries import Asked
+from squire.evaluation.ranking import Ranking
+from squire.evaluation.ranks import realistic_rank
+from squire.graph.graph import Graph
+from squire.rules.application import Candidates, RuleEngine, maximum, noisy_or
+
+Scores = npt.NDArray[np.float64]
+Aggregate = Callable[[Candidates], Scores]
+AGGREGATES: dict[str, Aggregate] = {"max": maximum, "noisy-or": noisy_or}
+
+
+class TailFrequency:
+    """How often each entity is the tail of a relation in train: the prior that a model must beat."""
+
+    def __init__(self, graph: Graph) -> None:
+        train = graph.train
+        order = np.lexsort((train.tails, train.relations))
+        self._tails = train.tails[order]
+        self._offsets = np.searchsorted(train.relations[order], np.arange(2 * graph.num_relations + 1))
+        self._num_entities = graph.num_entities
+
+    def __call__(self, relation: int) -> Scores:
+        """The share of each entity among the relation's tails.  (entity)"""
+        own = self._tails[self._offsets[relation] : self._offsets[relation + 1]]
+        counts = np.bincount(own, minlength=self._num_entities)
+        return np.asarray(counts / max(len(own), 1))
+
+
+def rank_by_frequency(graph: Graph, asked: Asked) -> Ranking:
+    """The frequency row."""
+    frequency = TailFrequency(graph)
+    ranks = np.empty(len(asked.queries))
+    for i, (head, relation, answer) in enumerate(asked.queries.tolist()):
+        ranks[i] = realistic_rank(frequency(relation), answer, asked.known.tails_of(head, relation))
+    return Ranking(asked.signature("frequency"), asked.queries, ranks)
+
+
+def rank_by_rules(
+    graph: Graph,
+    asked: Asked,
+    engine: RuleEngine,
+    aggregate: str = "noisy-or",
+    progress: Callable[[int, int], None] | None = None,
+) -> Ranking:
+    """The rules row: answers by their rules; ties, and what no rule reaches, by tail frequency."""
+    if aggregate not in AGGREGATES:
+        raise SettingError(f"--aggregate {aggregate}: expected {' or '.join(AGGREGATES)}.")
+    frequency = TailFrequency(graph)
+    ranks: list[float] = []
+    for candidates in engine.stream(asked.queries[:, :2]):
+        scores = _ordinals(AGGREGATES[aggregate](candidates))
+        for query in range(len(candidates)):
+            head, relation, answer = asked.queries[len(ranks)].tolist()
+            own = candidates.of(query)
+            row = frequency(relation) / 2  # below 1, the distance of two rule scores
+            row[candidates.answers[own]] += scores[own]
+            ranks.append(realistic_rank(row, answer, asked.known.tails_of(head, relation)))
+        if progress:
+            progress(len(ranks), len(asked.queries))
+    signature = asked.signature("rules+frequency", aggregation=f"{aggregate}{engine.best}")
+    return Ranking(signature, asked.queries, np.array(ranks))
+
+
+def _ordinals(scores: Scores) -> Scores:
+    """1, 2, 3 … in the order of the scores; equal stay equal."""
+    return np.unique(scores, return_inverse=True)[1].astype(np.float64) + 1

@@ -1,0 +1,82 @@
+"""How well a fusion ranks answers, and how far its confidences can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from squire.evaluation.queries import Asked
+from squire.evaluation.ranking import Ranking
+from squire.evaluation.ranks import realistic_rank
+from squire.graph.adjacency import Offsets
+from squire.graph.graph import Graph
+from squire.ranking.calibration import Bools, Floats, Reliability
+from squire.ranking.fusion import Fusion, Ranked
+
+SHOWN = (1, 10)  # the first answer, and as many as a user looks at
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Ranks, and the reliability of the confidences of the first answers."""
+
+    ranking: Ranking
+    reliability: dict[str, Reliability]  # "first 1", "first 10"
+
+    def reliability_figures(self) -> dict[str, dict[str, object]]:
+        return {name: reliability.as_dict() for name, reliability in self.reliability.items()}
+
+
+def rank_by_fusion(
+    fusion: Fusion, graph: Graph, asked: Asked, progress: Callable[[int, int], None] | None = None
+) -> Fused:
+    """Filtered ranks with realistic ties; what is no candidate ties behind all that are."""
+    ranks: list[float] = []
+    shown: list[tuple[Floats, Bools]] = []  # of each question the first answers
+    split = graph.known(asked.split)
+    is_new = np.zeros(len(asked.queries), bool)  # answers are judged once, however often a question is asked
+    is_new[np.unique(asked.queries[:, :2], axis=0, return_index=True)[1]] = True
+    for block in fusion.rank(asked.queries[:, :2]):
+        first = len(ranks)
+        queries = asked.queries[first : first + len(block.listed)]
+        is_true, counts = np.zeros((2, len(block.scores)), bool)  # (candidate): in the split; or no known fact
+        for query, (head, relation, answer) in enumerate(queries.tolist()):
+            own, known = block.listed.of(query), asked.known.tails_of(head, relation)
+            candidates = block.listed.candidates[own]
+            is_true[own] = np.isin(candidates, split.tails_of(head, relation))
+            counts[own] = is_true[own] | ~np.isin(candidates, known)
+            scores = np.full(graph.num_entities, -np.inf)
+            scores[candidates] = block.scores[own]
+            ranks.append(realistic_rank(scores, answer, known))
+        shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
+        if progress:
+            progress(len(ranks), len(asked.queries))
+    how = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.about.names
+    signature = asked.signature("fused", aggregation=how, seed=str(fusion.about.seed))
+    return Fused(Ranking(signature, asked.queries, np.array(ranks)), _reliability(shown))
+
+
+def _first(
+    fusion: Fusion, block: Ranked, counts: Offsets, is_true: Bools, queries: Offsets
+) -> Iterator[tuple[Floats, Bools]]:
+    """Confidence and truth of the first answers of some queries: true is what the split has.
+
+    Other known answers are no rivals, neither for a rank nor for how sure an answer is: the candidates that count
+    are judged as if they were all.  counts: (candidate that counts); is_true: (candidate)
+    """
+    left = fusion.judged(block.listed.take(counts), block.scores[counts])
+    truth = is_true[counts]
+    for query in queries.tolist():
+        own = left.listed.of(query)
+        order = np.argsort(-left.scores[own], kind="stable")[: max(SHOWN)]
+        yield left.confidence[own][order], truth[own][order]
+
+
+def _reliability(shown: list[tuple[Floats, Bools]]) -> dict[str, Reliability]:
+    out = {}
+    for most in SHOWN:
+        confidence, is_true = (np.concatenate([part[i][:most] for part in shown]) for i in range(2))
+        out[f"first {most}"] = Reliability.of(confidence, is_true)
+    return out

@@ -1,0 +1,65 @@
+"""The questions of an evaluation, and what is known of their answers: the same for every method in a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from squire.errors import SettingError
+from squire.evaluation.metrics import Signature
+from squire.graph.adjacency import Adjacency, Ids
+from squire.graph.graph import SPLITS, Graph
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Queries of one split, with the filter of their ranking."""
+
+    dataset: str
+    split: str
+    side: str
+    queries: Ids  # (query, 3): head, edge relation, answer
+    known: Adjacency  # answers that do not count as rivals
+    filter: str  # the splits that these come from
+    sample: str  # how many of how many queries, by which seed; empty for all
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        split: str,
+        side: str = "tail",
+        known_in: tuple[str, ...] = SPLITS,
+        sample: int | None = None,
+        seed: int = 0,
+    ) -> Asked:
+        """All queries of a split, or a sample of them."""
+        queries = queries_of(graph, split, side)
+        drawn = ""
+        if sample is not None and sample < len(queries):
+            drawn = f"{sample} of {len(queries)}, seed {seed}"
+            chosen = np.random.default_rng(seed).choice(len(queries), sample, replace=False)
+            queries = queries[np.sort(chosen)]
+        return cls(graph.name, split, side, queries, graph.known(*known_in), "+".join(known_in), drawn)
+
+    def signature(self, method: str, **how: str) -> Signature:
+        """Of a method's figures on these queries."""
+        return Signature(
+            self.dataset, self.split, self.side, method, filter=self.filter, sample=self.sample, **how
+        )
+
+
+def queries_of(graph: Graph, split: str, side: str) -> Ids:
+    """The (head, edge relation, answer) to ask; for heads the inverse relation is asked.  (query, 3)"""
+    if split not in SPLITS:
+        raise SettingError(f"--split {split}: expected {', '.join(SPLITS[:-1])} or {SPLITS[-1]}.")
+    triples = graph.triples(split)
+    if not len(triples):
+        raise SettingError(f"--split {split}: {graph.name} has no such triples.")
+    if side == "tail":
+        return triples
+    if side != "both":
+        raise SettingError(f"--side {side}: expected tail or both.")
+    inverse = triples[:, ::-1] + np.array([0, graph.num_relations, 0], np.int32)
+    return np.concatenate([triples, inverse])

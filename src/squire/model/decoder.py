@@ -1,0 +1,89 @@
+"""The model, one token of many hypotheses at a time, with a cache of keys and values.
+
+Every token is fed once. Hypotheses that share a beginning share its keys and values: each layer has one table of
+them, a row a token, and a hypothesis is the list of its rows. Implements `beam.Steps`, and knows nothing of how
+hypotheses are chosen.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from squire.model.transformer import Transformer
+
+ROWS_IN_CACHE = 16
+NODES_AT_ONCE = 512  # what a layer makes of so many fits into the processor's cache
+
+
+class ModelSteps:
+    """Searches, one after the other; puts the model into evaluation mode."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model, self.device = model.eval(), model.embedding.weight.device
+        self.num_entities = model.vocab.num_entities
+
+    def begin(self, heads: Tensor, relations: Tensor) -> Tensor:
+        tokens = torch.stack([heads, relations + self._model.vocab.first_relation], 1)  # (query, 2)
+        self._levels: list[Tensor] = []  # for each level (node, token): rows of the tables, the query's first
+        self._tables: list[Tensor] = []  # for each layer (row, 2, head, dim / heads): keys and values
+        self._rows = 0  # that are in use
+        return self._after_entity(self._feed(0, None, tokens))
+
+    def entities(self, level: int, parents: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        states = self._feed(level, parents, relations[:, None] + self._model.vocab.first_relation)
+        return self._logits(states, self._model.vocab.after_relation, relations)
+
+    def relations(self, level: int, parents: Tensor, entities: Tensor) -> Tensor:
+        return self._after_entity(self._feed(level, parents, entities[:, None]))
+
+    def _after_entity(self, states: Tensor) -> Tensor:
+        logits, norm = self._logits(states, self._model.vocab.after_entity, None)
+        return logits - norm[:, None]
+
+    def _logits(self, states: Tensor, classes: slice, relations: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of these classes, normalised among these if the model is typed, else among all tokens."""
+        typed = self._model.config.typed
+        logits = self._model.logits(states, classes if typed else slice(None), relations)
+        # A few rows at a time stay in the processor's cache: less than half the time of all at once.
+        norm = torch.cat([rows.logsumexp(1) for rows in torch.split(logits, ROWS_IN_CACHE)])
+        return logits if typed else logits[:, classes], norm
+
+    def _feed(self, level: int, parents: Tensor | None, tokens: Tensor) -> Tensor:
+        """The state after the last token of each node.  tokens: (node, token) -> (node, dim)"""
+        rows = torch.arange(self._rows, self._rows + tokens.numel(), device=self.device).view(tokens.shape)
+        if parents is not None:
+            rows = torch.cat([self._levels[level - 1][parents], rows], 1)
+        if level == len(self._levels):
+            self._levels.append(rows[:0])
+        self._levels[level] = torch.cat([self._levels[level], rows])
+        blocks = zip(torch.split(tokens, NODES_AT_ONCE), torch.split(rows, NODES_AT_ONCE), strict=True)
+        return torch.cat([self._feed_block(*block) for block in blocks])
+
+    def _feed_block(self, tokens: Tensor, rows: Tensor) -> Tensor:
+        """tokens: (node, token); rows: (node, all its tokens) -> (node, dim)"""
+        model, new = self._model, tokens.shape[1]
+        places = torch.arange(rows.shape[1] - new, rows.shape[1], device=self.device)
+        self._make_room(tokens.numel())
+        x = model.embed(tokens, places)
+        for layer, table in zip(model.layers, self._tables, strict=True):
+            x = layer(x, None, partial(self._recall, table, rows))
+        self._rows += tokens.numel()
+        return model.states(x[:, -1])
+
+    def _recall(self, table: Tensor, rows: Tensor, own: Tensor) -> Tensor:
+        """Note down the new tokens' keys and values; give those of all tokens of the hypotheses."""
+        table[self._rows : self._rows + own.shape[0] * own.shape[1]].view(own.shape).copy_(own)
+        return table[rows]
+
+    def _make_room(self, rows: int) -> None:
+        """Tables for so many more rows, twice as large as before whenever they are full."""
+        config = self._model.config
+        if not self._tables or self._rows + rows > len(self._tables[0]):
+            size = (max(2 * self._rows, self._rows + rows), 2, config.heads, config.dim // config.heads)
+            grown = [self._model.embedding.weight.new_empty(size) for _ in range(config.layers)]
+            for old, new in zip(self._tables, grown, strict=bool(self._tables)):
+                new[: self._rows] = old[: self._rows]
+            self._tables = grown

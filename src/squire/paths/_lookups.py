@@ -1,0 +1,197 @@
+"""What the compiled path search is made of: the random stream, look-ups, and the memory they share.
+
+Arrays in, arrays out; all checks are made by `sample`. numba's cache notices a change only in the file of the
+function that is called from Python, so after editing this one remove `__pycache__`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from squire.graph.adjacency import Ids, Offsets
+from squire.paths._index import PathIndex
+
+Numbers = npt.NDArray[np.uint64]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NONE = -1
+ALL = 2**63 - 1  # an ordinal that no scan reaches: count only
+HEAVY = 8  # look up, do not spread, what is this much longer than all that will be asked of it
+PROBES = 64  # random tries for a first step before its candidates are enumerated
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """To machine code that is kept between runs and lets other threads run meanwhile."""
+    return cast("Callable[P, R]", njit(cache=True, nogil=True)(function))
+
+
+def inner(function: Callable[P, R]) -> Callable[P, R]:
+    """The same for what is called by compiled code only and allocates nothing.
+
+    Without numba's runtime no references are counted: the counts of shared arrays, in atomic instructions at
+    every call, took most of the time and grew with the threads.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+    return cast("Callable[P, R]", njit(**options)(function))
+
+
+class Task(NamedTuple):
+    """The queries: from `start` to `end`, in groups by pivot."""
+
+    start: Ids  # (query)
+    end: Ids  # (query)
+    relation: Ids  # (query): the edge relation from start to end that a path of one hop may not be, or NONE
+    budget: Ids  # (query): hops
+    avoid: Ids  # (query, avoided): entities that may not be visited, then NONE
+    flipped: npt.NDArray[np.bool_]  # (query): is the pivot the end?
+    order: Offsets  # (queries to do): by pivot, relation, flipped
+    groups: Offsets  # (group + 1): bounds in `order`
+
+
+class Drawn(NamedTuple):
+    """What was found, a fixed number of places a query."""
+
+    relations: Ids  # (query, place, hop)
+    entities: Ids  # (query, place, hop)
+    length: Ids  # (query, place): hops, 0 where empty
+    entry: Offsets  # (query, place): of the rule, or NONE
+    filled: Ids  # (query): places
+
+
+class Work(NamedTuple):
+    """One thread's memory; `near` and `ways` are all 0 between groups."""
+
+    near: Ids  # (entity): edges from the pivot
+    ways: Offsets  # (entity): walks from the pivot that end here, of two hops or along a rule
+    touched: Ids  # (entity): where `ways` may not be 0
+    heavy: Ids  # (entity): first steps too large to spread
+    sizes: Offsets  # (2): how much of `touched` and `heavy` is used
+    excluded: Ids  # (avoided + 2): what the first step may not be, with NONE in between
+    nodes: Ids  # (hop + 1): the path under construction, from the pivot
+    state: Numbers  # (1): of the random stream
+    counts: Offsets  # (hop + 1): paths of each length
+    lengths: Ids  # (hop + 1): those that exist
+
+
+# ----------------------------------------------------------------------------------------------- randomness
+
+
+@inner
+def mix(x: np.uint64) -> np.uint64:
+    """The finaliser of splitmix64."""
+    x = (x ^ (x >> S30)) * MIX_1
+    x = (x ^ (x >> S27)) * MIX_2
+    return x ^ (x >> S31)
+
+
+@inner
+def reseed(state: Numbers, key: np.uint64, row: int, entry: int) -> None:
+    """Each (key, row, entry) has its own stream, so threads and the order of work change nothing."""
+    state[0] = mix(mix(key + np.uint64(row) * GOLDEN) + np.uint64(entry + 1) * GOLDEN)
+
+
+@inner
+def below(state: Numbers, bound: int) -> int:
+    """A uniform integer in [0, bound): what does not divide evenly is thrown away."""
+    n = np.uint64(bound)
+    excess = (np.uint64(0) - n) % n  # 2^64 mod n
+    while True:
+        state[0] += GOLDEN
+        x = mix(state[0])
+        if x >= excess:
+            return int(x % n)
+
+
+# ------------------------------------------------------------------------------------------------- look-ups
+
+
+@inner
+def position(values: Ids | Offsets, low: int, high: int, wanted: int) -> int:
+    """The first place in sorted values[low:high] that is not less than `wanted`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner
+def holds(values: Ids, low: int, high: int, wanted: int) -> bool:
+    at = position(values, low, high, wanted)
+    return at < high and values[at] == wanted
+
+
+@inner
+def edges_between(index: PathIndex, x: int, y: int) -> tuple[int, int]:
+    """The bounds in `index.relations` of the edges x → y."""
+    at = position(index.tails, index.offsets[x], index.offsets[x + 1], y)
+    if at < index.offsets[x + 1] and index.tails[at] == y:
+        return index.starts[at], index.starts[at + 1]
+    return 0, 0
+
+
+@inner
+def multiplicity(index: PathIndex, x: int, y: int) -> int:
+    low, high = edges_between(index, x, y)
+    return high - low
+
+
+@inner
+def run_of(index: PathIndex, x: int, relation: int) -> tuple[int, int]:
+    """The bounds in `index.run_tails` of the tails of (x, relation)."""
+    at = position(index.run_relations, index.run_offsets[x], index.run_offsets[x + 1], relation)
+    if at < index.run_offsets[x + 1] and index.run_relations[at] == relation:
+        return index.run_starts[at], index.run_starts[at + 1]
+    return 0, 0
+
+
+@inner
+def opposite(index: PathIndex, relation: int) -> int:
+    n = index.num_relations
+    return relation + n if relation < n else relation - n
+
+
+@inner
+def among(few: Ids, x: int) -> bool:
+    for i in range(len(few)):
+        if few[i] == x:
+            return True
+    return False
+
+
+@inner
+def pivot_of(task: Task, row: int) -> int:
+    return int(task.end[row] if task.flipped[row] else task.start[row])
+
+
+@inner
+def other_of(task: Task, row: int) -> int:
+    return int(task.start[row] if task.flipped[row] else task.end[row])
+
+
+@inner
+def add_ways(work: Work, x: int, count: int) -> None:
+    if work.ways[x] == 0:
+        work.touched[work.sizes[0]] = x
+        work.sizes[0] += 1
+    work.ways[x] += count
+
+
+@inner
+def forget_ways(work: Work) -> None:
+    for i in range(work.sizes[0]):
+        work.ways[work.touched[i]] = 0
+    work.sizes[0] = work.sizes[1] = 0

@@ -1,0 +1,302 @@
+"""Counting and drawing random paths (§3.2), compiled: arrays in, arrays out.
+
+Queries are taken in groups that share their *pivot*, the end with more neighbours; both ends are equal, since
+every edge has its inverse. What the pivot sees within two hops is counted once a group, the other end is looked
+at from its own few neighbours, and a path is drawn where the two meet. No path is enumerated.
+
+A simple path of two hops or more can use neither the query edge nor its twin: it is at the head only at its
+start and at the tail only at its end. So only a path of one hop has to be told from the query edge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from squire.graph.adjacency import Ids
+from squire.paths._index import PathIndex
+from squire.paths._lookups import (
+    ALL,
+    HEAVY,
+    NONE,
+    PROBES,
+    Drawn,
+    Task,
+    Work,
+    add_ways,
+    among,
+    below,
+    compiled,
+    edges_between,
+    forget_ways,
+    holds,
+    inner,
+    multiplicity,
+    opposite,
+    other_of,
+    pivot_of,
+    position,
+    reseed,
+)
+
+
+@inner
+def spread(index: PathIndex, work: Work, pivot: int, asked: int) -> None:
+    """Count the walks pivot → a → b for every b, except over those a that are cheaper to look up."""
+    for i in range(index.offsets[pivot], index.offsets[pivot + 1]):
+        a = index.tails[i]
+        low, high = index.offsets[a], index.offsets[a + 1]
+        if high - low > HEAVY * asked:
+            work.heavy[work.sizes[1]] = a
+            work.sizes[1] += 1
+            continue
+        for j in range(low, high):
+            add_ways(work, index.tails[j], work.near[a] * (index.starts[j + 1] - index.starts[j]))
+
+
+@inner
+def add_ways_over(index: PathIndex, work: Work, a: int, sign: int) -> None:
+    """Count the walks pivot → a → b once more (1) or no more (-1): a path to a may not pass through it."""
+    for i in range(index.offsets[a], index.offsets[a + 1]):
+        work.ways[index.tails[i]] += sign * work.near[a] * (index.starts[i + 1] - index.starts[i])
+
+
+@inner
+def ways_to(index: PathIndex, work: Work, b: int, avoid: Ids) -> int:
+    """The walks pivot → a → b, with no a to avoid."""
+    total = work.ways[b]
+    for i in range(work.sizes[1]):
+        a = work.heavy[i]
+        total += work.near[a] * multiplicity(index, b, a)
+    if total:
+        for x in avoid:
+            if x != NONE and work.near[x]:
+                total -= work.near[x] * multiplicity(index, x, b)
+    return int(total)
+
+
+@inner
+def first_step(index: PathIndex, work: Work, b: int, ordinal: int, ways: int, most: int) -> int:
+    """The a of the walk pivot → a → b with this ordinal, or of any as likely.
+
+    Where most edges of the pivot lead to b, random tries meet one soon; a try that succeeds is uniform, and so
+    is what enumeration gives after tries that failed. `most` bounds the edges between two entities.
+    """
+    pivot = work.nodes[0]
+    low, high = index.offsets[pivot], index.offsets[pivot + 1]
+    edges = index.starts[high] - index.starts[low]
+    b_low, b_high = index.offsets[b], index.offsets[b + 1]
+    if min(high - low, b_high - b_low) > PROBES and edges * most <= PROBES // 2 * ways:
+        for _ in range(PROBES):
+            edge = index.starts[low] + below(work.state, edges)
+            a = index.tails[position(index.starts, low, high, edge + 1) - 1]
+            if below(work.state, most) < multiplicity(index, a, b) and not among(work.excluded, a):
+                return int(a)
+    if b_high - b_low <= HEAVY * (high - low):
+        for i in range(b_low, b_high):
+            a = index.tails[i]
+            if work.near[a] and not among(work.excluded, a):
+                ordinal -= work.near[a] * (index.starts[i + 1] - index.starts[i])
+                if ordinal < 0:
+                    return int(a)
+    else:
+        for i in range(low, high):
+            a = index.tails[i]
+            if not among(work.excluded, a):
+                ordinal -= work.near[a] * multiplicity(index, a, b)
+                if ordinal < 0:
+                    return int(a)
+    return NONE
+
+
+@inner
+def scan_near(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int) -> int:
+    """How many paths pivot → a → t there are; up to the one with this ordinal, which `nodes` then holds."""
+    total = 0
+    for i in range(index.offsets[t], index.offsets[t + 1]):
+        a = index.tails[i]
+        if work.near[a] and not among(avoid, a):
+            total += work.near[a] * (index.starts[i + 1] - index.starts[i])
+            if total > ordinal:
+                work.nodes[1] = a
+                return int(total)
+    return int(total)
+
+
+@inner
+def scan_ways(
+    index: PathIndex, work: Work, c: int, t: int, avoid: Ids, ordinal: int, place: int, most: int
+) -> int:
+    """The same for pivot → a → b → c, b at nodes[place]; c is t itself, or the last stop before t."""
+    total = 0
+    own = 0 if c == t else work.near[c]  # walks over c itself; those over t are not counted in `ways`
+    for i in range(index.offsets[c], index.offsets[c + 1]):
+        b = index.tails[i]
+        if b == work.nodes[0] or b == t or among(avoid, b):
+            continue
+        edges = index.starts[i + 1] - index.starts[i]
+        ways = ways_to(index, work, b, avoid) - own * edges
+        total += ways * edges
+        if total > ordinal:
+            rest = (ordinal - (total - ways * edges)) // edges
+            work.nodes[place] = b
+            work.nodes[1] = first_step(index, work, b, rest, ways, most)
+            return int(total)
+    return int(total)
+
+
+@inner
+def scan_far(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int, most: int) -> int:
+    """The same for pivot → a → b → c → t."""
+    total = 0
+    for i in range(index.offsets[t], index.offsets[t + 1]):
+        c = index.tails[i]
+        if c == work.nodes[0] or among(avoid, c):
+            continue
+        edges = index.starts[i + 1] - index.starts[i]
+        work.excluded[-1] = c
+        rest = ALL if ordinal == ALL else (ordinal - total) // edges
+        found = scan_ways(index, work, c, t, avoid, rest, 2, most)
+        if found > rest:
+            work.nodes[3] = c
+            work.excluded[-1] = NONE
+            return ALL
+        total += found * edges
+    work.excluded[-1] = NONE
+    return int(total)
+
+
+@inner
+def scan(
+    index: PathIndex, work: Work, t: int, avoid: Ids, length: int, relation: int, ordinal: int, most: int
+) -> int:
+    """Count the simple paths of this length from the pivot to t, or put the one with this ordinal in `nodes`."""
+    work.nodes[length] = t
+    if length == 1:
+        low, high = edges_between(index, t, work.nodes[0])
+        return high - low - holds(index.relations, low, high, relation)
+    if length == 2:
+        return scan_near(index, work, t, avoid, ordinal)
+    if length == 3:
+        return scan_ways(index, work, t, t, avoid, ordinal, 2, most)
+    return scan_far(index, work, t, avoid, ordinal, most)
+
+
+@inner
+def write(index: PathIndex, task: Task, row: int, length: int, work: Work, out: Drawn) -> None:
+    """Give the path in `nodes` its relations, each edge of a pair as likely, and the next place of the row."""
+    place = out.filled[row]
+    nodes = work.nodes[: length + 1]
+    if task.flipped[row]:
+        nodes = nodes[::-1]
+    for hop in range(length):
+        low, high = edges_between(index, nodes[hop], nodes[hop + 1])
+        shunned = high
+        if length == 1 and holds(index.relations, low, high, task.relation[row]):
+            shunned = position(index.relations, low, high, task.relation[row])
+            high -= 1  # one edge fewer to choose from; those after it move up by one
+        edge = low + below(work.state, high - low)
+        out.relations[row, place, hop] = index.relations[edge + (edge >= shunned)]
+        out.entities[row, place, hop] = nodes[hop + 1]
+    out.length[row, place] = length
+    out.filled[row] += 1
+
+
+@inner
+def fill_row(index: PathIndex, task: Task, row: int, work: Work, out: Drawn, key: np.uint64, most: int) -> None:
+    """Fill the row's empty places: lengths that exist take turns in random order, uniform within a length."""
+    reseed(work.state, key, row, NONE)
+    t, avoid = other_of(task, row), task.avoid[row]
+    twin = task.relation[row]  # as scan sees it: it looks from the end that is not the pivot
+    if twin != NONE and not task.flipped[row]:
+        twin = opposite(index, twin)
+    for i in range(len(avoid)):
+        work.excluded[i] = avoid[i]
+    work.excluded[len(avoid)] = t
+    work.excluded[-1] = NONE
+    counts, lengths = work.counts, work.lengths
+    kinds = 0
+    if task.budget[row] >= 3:
+        add_ways_over(index, work, t, -1)
+    for length in range(1, task.budget[row] + 1):
+        counts[length] = scan(index, work, t, avoid, length, twin, ALL, most)
+        if counts[length]:
+            lengths[kinds] = length
+            kinds += 1
+    for i in range(kinds - 1, 0, -1):
+        j = below(work.state, i + 1)
+        lengths[i], lengths[j] = lengths[j], lengths[i]
+    turn = 0
+    while kinds and out.filled[row] < out.length.shape[1]:
+        length = lengths[turn % kinds]
+        scan(index, work, t, avoid, length, twin, below(work.state, counts[length]), most)
+        write(index, task, row, length, work, out)
+        turn += 1
+    if task.budget[row] >= 3:
+        add_ways_over(index, work, t, 1)
+
+
+@compiled
+def fill(
+    index: PathIndex,
+    task: Task,
+    first: int,
+    last: int,
+    work: Work,
+    out: Drawn,
+    key: np.uint64,
+    most: int,
+) -> None:
+    """Random paths for the groups first:last."""
+    for group in range(first, last):
+        rows = task.order[task.groups[group] : task.groups[group + 1]]
+        pivot = pivot_of(task, rows[0])
+        asked = 0
+        wanted = False
+        for row in rows:
+            if out.filled[row] == out.length.shape[1]:
+                continue
+            wanted = True
+            t = other_of(task, row)
+            if task.budget[row] >= 3:
+                asked += index.offsets[t + 1] - index.offsets[t]
+            if task.budget[row] >= 4:
+                for i in range(index.offsets[t], index.offsets[t + 1]):
+                    c = index.tails[i]
+                    asked += index.offsets[c + 1] - index.offsets[c]
+        if not wanted:
+            continue
+        work.nodes[0] = pivot
+        for i in range(index.offsets[pivot], index.offsets[pivot + 1]):
+            work.near[index.tails[i]] = index.starts[i + 1] - index.starts[i]
+        if asked:
+            spread(index, work, pivot, asked)
+        for row in rows:
+            if out.filled[row] < out.length.shape[1]:
+                fill_row(index, task, row, work, out, key, most)
+        forget_ways(work)
+        for i in range(index.offsets[pivot], index.offsets[pivot + 1]):
+            work.near[index.tails[i]] = 0
+
+
+@inner
+def is_same(out: Drawn, row: int, one: int, other: int) -> bool:
+    if out.length[row, one] != out.length[row, other]:
+        return False
+    for hop in range(out.length[row, one]):
+        if (
+            out.relations[row, one, hop] != out.relations[row, other, hop]
+            or out.entities[row, one, hop] != out.entities[row, other, hop]
+        ):
+            return False
+    return True
+
+
+@compiled
+def weigh(out: Drawn, weight: Ids) -> None:
+    """Count a path that is drawn again in its row at its first place.  weight: (query, place)"""
+    for row in range(len(out.filled)):
+        for place in range(out.filled[row]):
+            same = 0
+            while not is_same(out, row, same, place):
+                same += 1
+            weight[row, same] += 1

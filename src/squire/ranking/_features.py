@@ -1,0 +1,244 @@
+"""The features of a candidate, one source after the other, only @njit; and the arrays that compiled code shares.
+
+h is the query's head, r its relation, t the candidate. `x` begins at the first feature of the source, filled in
+the order of the table.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from squire.rules._walks import lower_bound, span
+
+Array = Any  # numba infers the types; the shapes stand at the fields
+
+
+class Profile(NamedTuple):
+    """What each entity has of something, as a row of norm 1."""
+
+    offsets: Array  # (entity + 1)
+    item: Array  # (entity, item), flat
+    weight: Array  # (entity, item), flat
+    size: int  # how many items there are
+
+
+class Index(NamedTuple):
+    """A graph, as votes and walks need it."""
+
+    offsets: Array  # (entity + 1): an `Adjacency`
+    relations: Array  # (edge)
+    tails: Array  # (edge)
+    attribute: Array  # (edge): its relation and tail as one number
+    rarity: Array  # (attribute): squared, 0 if one entity alone has it
+    scale: Array  # (entity): 1 / the norm of its attributes
+    signature: Profile  # the edge relations that an entity has
+    words: Profile  # of its name
+    tail_offsets: Array  # (edge relation + 1)
+    tail: Array  # (edge relation, tail), flat: the most frequent first
+    tail_count: Array  # (edge relation, tail), flat
+    tail_above: Array  # (edge relation, tail), flat: how many are more frequent
+    head_offsets: Array  # (edge relation + 1)
+    head: Array  # (edge relation, head), flat
+    facts: Array  # (edge relation)
+    loops: Array  # (edge relation): share of its facts that link an entity to itself
+
+
+class Rule(NamedTuple):
+    """What rules answer, as `Candidates` has it."""
+
+    offsets: Array  # (query + 1)
+    answers: Array  # (answer), sorted within a query
+    rules: Array  # (answer, best)
+    trust: Array  # (answer, best)
+    kind: Array  # (rule)
+
+
+class Sizes(NamedTuple):
+    """How many candidates each source names, and who votes."""
+
+    frequency: int
+    rules: int
+    vote: int
+    signature: int
+    words: int
+    voters: int
+    power: int  # of the similarity of signatures: it is high among most entities
+    words_power: int  # of the similarity of names
+    own_tails: int
+    least: float  # chance of a walk that counts as none
+    drop_linked: bool
+
+
+class Columns(NamedTuple):
+    """Where the features of each source begin."""
+
+    frequency: int
+    rules: int
+    similar: int
+    connections: int
+    tails: int
+    names: int
+    context: int
+
+
+class Scratch(NamedTuple):
+    """Memory that queries use one after the other: zero between them, but for what the relation has left."""
+
+    place: Array  # (entity): its place among the tails of the relation, plus one
+    has: Array  # (entity): does it have the relation?
+    profile: Array  # (edge relation): the mean signature of the relation's tails, of norm 1
+    words_profile: Array  # (word): the same of their names
+    taken: Array  # (entity): is it a candidate?
+    known: Array  # (entity): is it known, so that it must not become one?
+    chance: Array  # (entity): noisy or of its rules
+    similarity: Array  # (entity)
+    vote: Array  # (entity)
+    close_vote: Array  # (entity)
+    signature_vote: Array  # (entity)
+    words_vote: Array  # (entity)
+    one: Array  # (entity): chance of a walk to be there after a step
+    two: Array  # (entity)
+    wanted: Array  # (attribute): mean weight among the tails that h has
+    wanted_signature: Array  # (edge relation)
+    wanted_words: Array  # (word)
+    voted_words: Array  # (word): of the tails that votes by name are for
+    row: Array  # (edge relation): the signature of h
+    words_row: Array  # (word): the name of h
+    touched: Array  # (6, entity): where similarity, vote, signature_vote, one, two and words_vote are not zero
+    best: Array  # (most)
+    best_score: Array  # (most)
+
+
+@njit(cache=True, nogil=True)
+def add_row(entity: int, share: float, profile: Profile, to: Array) -> None:
+    """Add a share of an entity's row; a share of nothing takes all of it away again."""
+    for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
+        b = profile.item[j]
+        to[b] = to[b] + share * profile.weight[j] if share else 0.0
+
+
+@njit(cache=True, nogil=True)
+def likeness(entity: int, profile: Profile, row: Array) -> float:
+    """The product of an entity's row and another one.  row: (item)"""
+    total = 0.0
+    for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
+        total += row[profile.item[j]] * profile.weight[j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def fill_frequency(t: int, r: int, index: Index, s: Scratch, x: Array) -> None:
+    first, last = index.tail_offsets[r], index.tail_offsets[r + 1]
+    x[1] = np.log1p(last - first)
+    if s.place[t]:
+        i = first + s.place[t] - 1
+        x[0] = np.log1p(index.tail_count[i])
+        x[1] = np.log1p(index.tail_above[i])
+        x[2] = index.tail_count[i] / index.facts[r]
+    x[3] = np.log1p(index.offsets[t + 1] - index.offsets[t])
+
+
+@njit(cache=True, nogil=True)
+def fill_rules(t: int, query: int, rule: Rule, x: Array) -> None:
+    last = rule.offsets[query + 1]
+    i = lower_bound(rule.answers, rule.offsets[query], last, t)
+    if i == last or rule.answers[i] != t:
+        return
+    wrong = 1.0
+    for j in range(rule.trust.shape[1]):
+        trust = rule.trust[i, j]
+        if rule.rules[i, j] < 0:
+            break
+        wrong *= 1 - trust
+        if j < 5:
+            x[0] = 1 - wrong
+            x[2 + j] = trust
+        x[7] += 1
+        x[8] += trust
+        kind = rule.kind[rule.rules[i, j]]
+        x[9 + kind] = max(x[9 + kind], trust)
+        x[14 + kind] += 1
+    x[1] = 1 - wrong
+
+
+@njit(cache=True, nogil=True)
+def fill_votes(t: int, totals: tuple[float, float, float], s: Scratch, x: Array) -> None:
+    # A little is added to the sums: one voter that is hardly alike must not decide.
+    x[0] = s.vote[t]
+    x[1] = s.vote[t] / (totals[0] + 1e-3)
+    x[2] = s.close_vote[t] / (totals[1] + 1e-3)
+    x[3] = s.signature_vote[t] / (totals[2] + 1e-6)
+
+
+@njit(cache=True, nogil=True)
+def fill_connections(h: int, t: int, r: int, index: Index, least: float, s: Scratch, x: Array) -> None:
+    degree = index.offsets[h + 1] - index.offsets[h]
+    three = 0.0  # walked backwards from t: the graph has every edge in both directions
+    for edge in range(index.offsets[t], index.offsets[t + 1]):
+        b = index.tails[edge]
+        if s.two[b] > 0:
+            three += s.two[b] / (index.offsets[b + 1] - index.offsets[b])
+    x[0] = np.rint(s.one[t] * degree)
+    x[1] = np.log(s.two[t] + least)
+    x[2] = np.log(three + least)
+    x[3] = t == h
+    x[4] = index.loops[r] if t == h else 0.0
+
+
+@njit(cache=True, nogil=True)
+def fill_tails_and_names(
+    h: int, r: int, voted: Array, words_total: float, index: Index, sizes: Sizes, s: Scratch, candidates: Array,
+    x: Array, y: Array,
+) -> None:  # fmt: skip
+    """voted: (tail with a vote by name); x, y: (candidate, feature)"""
+    low, high = span(index.offsets, index.relations, h, r)
+    high = min(high, low + sizes.own_tails)
+    for i in range(low, high):
+        _want(index.tails[i], 1 / (high - low), index, s)
+    add_row(h, 1.0, index.words, s.words_row)
+    for t in voted:
+        add_row(t, s.words_vote[t], index.words, s.voted_words)
+    for i in range(len(candidates)):
+        t = candidates[i]
+        alike = 0.0
+        if low < high:
+            for edge in range(index.offsets[t], index.offsets[t + 1]):
+                alike += s.wanted[index.attribute[edge]]
+        x[i, 0] = alike * index.scale[t]
+        x[i, 1] = likeness(t, index.signature, s.wanted_signature)
+        x[i, 2] = likeness(t, index.signature, s.profile)
+        y[i, 0] = s.words_vote[t]
+        y[i, 1] = s.words_vote[t] / (words_total + 1e-3)
+        y[i, 2] = likeness(t, index.words, s.voted_words) / (words_total + 1e-3)
+        y[i, 3] = likeness(t, index.words, s.words_row)
+        y[i, 4] = likeness(t, index.words, s.wanted_words)
+        y[i, 5] = likeness(t, index.words, s.words_profile)
+    add_row(h, 0.0, index.words, s.words_row)
+    for t in voted:
+        add_row(t, 0.0, index.words, s.voted_words)
+    for i in range(low, high):
+        _want(index.tails[i], 0.0, index, s)
+
+
+@njit(cache=True, nogil=True)
+def _want(tail: int, share: float, index: Index, s: Scratch) -> None:
+    """Add a share of what a tail is like to what is wanted; a share of nothing takes all of it away again."""
+    for edge in range(index.offsets[tail], index.offsets[tail + 1]):
+        a = index.attribute[edge]
+        s.wanted[a] = s.wanted[a] + share * index.rarity[a] * index.scale[tail] if share else 0.0
+    add_row(tail, share, index.signature, s.wanted_signature)
+    add_row(tail, share, index.words, s.wanted_words)
+
+
+@njit(cache=True, nogil=True)
+def fill_context(h: int, r: int, index: Index, x: Array) -> None:
+    low, high = span(index.offsets, index.relations, h, r)
+    heads = index.head_offsets[r + 1] - index.head_offsets[r]
+    x[0] = np.log1p(index.offsets[h + 1] - index.offsets[h])
+    x[1] = high - low
+    x[2] = np.log1p(index.facts[r])
+    x[3] = np.log1p(index.tail_offsets[r + 1] - index.tail_offsets[r])
+    x[4] = index.facts[r] / max(heads, 1)

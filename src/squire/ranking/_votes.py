@@ -1,0 +1,320 @@
+"""Votes, walks and look-ups of one query after the other, only @njit. The terms are those of `table`.
+
+h is the query's head, r its relation. Sums run in the order of the edges, so that results repeat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from squire.ranking._features import (
+    Columns,
+    Index,
+    Profile,
+    Rule,
+    Scratch,
+    Sizes,
+    add_row,
+    fill_connections,
+    fill_context,
+    fill_frequency,
+    fill_rules,
+    fill_tails_and_names,
+    fill_votes,
+    likeness,
+)
+from squire.rules._walks import span
+
+Array = Any  # numba infers the types
+
+
+@njit(cache=True, nogil=True)
+def describe(
+    queries: Array,  # (query, 2): head and edge relation, best sorted by relation
+    index: Index,
+    rule: Rule,
+    sizes: Sizes,
+    at: Columns,
+    s: Scratch,
+    offsets: Array,  # (query + 1): receives where the candidates of each query begin
+    candidates: Array,  # (room): receives them, sorted
+    features: Array,  # (room, feature): receives theirs, zero before
+) -> None:
+    """The candidates of all queries, and their features."""
+    relation = -1
+    for query in range(len(queries)):
+        h, r = queries[query]
+        if r != relation:
+            if relation >= 0:
+                _leave(relation, index, s)
+            _enter(r, index, s)
+            relation = r
+        num_voted, total, close_total = _vote(h, r, index, sizes, s)
+        num_signed, signature_total = _vote_by_likeness(
+            h, r, index, index.signature, sizes.power, s.row, s.signature_vote, s.touched[2]
+        )
+        num_named, words_total = _vote_by_likeness(
+            h, r, index, index.words, sizes.words_power, s.words_row, s.words_vote, s.touched[5]
+        )
+        num_one, num_two = _walk(h, index, s)
+        of_rules = _chances(query, rule, s)
+        first = offsets[query]
+        last = _list(h, r, of_rules, (num_voted, num_signed, num_named), index, sizes, s, first, candidates)
+        offsets[query + 1] = last
+        candidates[first:last] = np.sort(candidates[first:last])
+        totals = (total, close_total, signature_total)
+        for i in range(first, last):
+            t, x = candidates[i], features[i]
+            fill_frequency(t, r, index, s, x[at.frequency :])
+            fill_rules(t, query, rule, x[at.rules :])
+            fill_votes(t, totals, s, x[at.similar :])
+            fill_connections(h, t, r, index, sizes.least, s, x[at.connections :])
+            fill_context(h, r, index, x[at.context :])
+        x = features[first:last]
+        fill_tails_and_names(
+            h, r, s.touched[5, :num_named], words_total, index, sizes, s, candidates[first:last],
+            x[:, at.tails :], x[:, at.names :],
+        )  # fmt: skip
+        _clear(s, num_voted, num_signed, num_one, num_two, num_named)
+    if relation >= 0:
+        _leave(relation, index, s)
+
+
+# ------------------------------------------------------------------------------------------------- the relation
+
+
+@njit(cache=True, nogil=True)
+def _enter(r: int, index: Index, s: Scratch) -> None:
+    first = index.tail_offsets[r]
+    for i in range(first, index.tail_offsets[r + 1]):
+        t = index.tail[i]
+        s.place[t] = i - first + 1
+        add_row(t, index.tail_count[i], index.signature, s.profile)
+        add_row(t, index.tail_count[i], index.words, s.words_profile)
+    for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
+        s.has[index.head[i]] = True
+    _normalise(s.profile)
+    _normalise(s.words_profile)
+
+
+@njit(cache=True, nogil=True)
+def _normalise(row: Array) -> None:
+    norm = np.sqrt(np.sum(row * row))
+    if norm > 0:
+        row[:] /= norm
+
+
+@njit(cache=True, nogil=True)
+def _leave(r: int, index: Index, s: Scratch) -> None:
+    for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
+        s.place[index.tail[i]] = 0
+    for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
+        s.has[index.head[i]] = False
+    s.profile[:] = 0
+    s.words_profile[:] = 0
+
+
+# ---------------------------------------------------------------------------------------------------- the votes
+
+
+@njit(cache=True, nogil=True)
+def _similar(h: int, index: Index, s: Scratch) -> int:
+    """How alike those are to h that share a neighbour with it and have the relation. Gives their number."""
+    num_relations = len(index.loops) // 2
+    similar = s.touched[0]
+    count = 0
+    for edge in range(index.offsets[h], index.offsets[h + 1]):
+        weight = index.rarity[index.attribute[edge]]
+        if weight == 0:
+            continue
+        b = index.relations[edge]
+        back = b + num_relations if b < num_relations else b - num_relations
+        low, high = span(index.offsets, index.relations, index.tails[edge], back)
+        for other in range(low, high):
+            m = index.tails[other]
+            if m != h and s.has[m]:
+                if s.similarity[m] == 0:
+                    similar[count] = m
+                    count += 1
+                s.similarity[m] += weight * index.scale[h] * index.scale[m]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, float, float]:
+    """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
+    similar = s.touched[0]
+    count = _similar(h, index, s)
+    close = 0
+    for i in range(count):
+        close = keep_best(s.similarity[similar[i]], similar[i], sizes.voters, close, s.best_score, s.best)
+    least = s.best_score[close - 1] if close else 0.0  # all that tie with the last have a vote
+    total, close_total, num_voted = 0.0, 0.0, 0
+    for i in range(count):
+        m = similar[i]
+        weight = s.similarity[m]
+        total += weight
+        if weight >= least:
+            close_total += weight
+        low, high = span(index.offsets, index.relations, m, r)
+        for edge in range(low, high):
+            t = index.tails[edge]
+            if s.vote[t] == 0:
+                s.touched[1, num_voted] = t
+                num_voted += 1
+            s.vote[t] += weight
+            if weight >= least:
+                s.close_vote[t] += weight
+        s.similarity[m] = 0
+    return num_voted, total, close_total
+
+
+@njit(cache=True, nogil=True)
+def _vote_by_likeness(
+    h: int, r: int, index: Index, profile: Profile, power: int, row: Array, votes: Array, touched: Array
+) -> tuple[int, float]:
+    """The same by likeness of rows.  row: (item), votes: (entity), touched: receives who has votes"""
+    count, total = 0, 0.0
+    if profile.offsets[h] == profile.offsets[h + 1]:
+        return count, total
+    add_row(h, 1.0, profile, row)
+    for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
+        m = index.head[i]
+        if m == h:
+            continue
+        weight = likeness(m, profile, row) ** power
+        if weight == 0:
+            continue
+        total += weight
+        low, high = span(index.offsets, index.relations, m, r)
+        for edge in range(low, high):
+            t = index.tails[edge]
+            if votes[t] == 0:
+                touched[count] = t
+                count += 1
+            votes[t] += weight
+    add_row(h, 0.0, profile, row)
+    return count, total
+
+
+@njit(cache=True, nogil=True)
+def _walk(h: int, index: Index, s: Scratch) -> tuple[int, int]:
+    """Where a random walk from h may be after one step and after two."""
+    num_one, num_two = 0, 0
+    degree = index.offsets[h + 1] - index.offsets[h]
+    for edge in range(index.offsets[h], index.offsets[h + 1]):
+        a = index.tails[edge]
+        if s.one[a] == 0:
+            s.touched[3, num_one] = a
+            num_one += 1
+        s.one[a] += 1 / degree
+    for i in range(num_one):
+        a = s.touched[3, i]
+        share = s.one[a] / (index.offsets[a + 1] - index.offsets[a])
+        for edge in range(index.offsets[a], index.offsets[a + 1]):
+            b = index.tails[edge]
+            if s.two[b] == 0:
+                s.touched[4, num_two] = b
+                num_two += 1
+            s.two[b] += share
+    return num_one, num_two
+
+
+@njit(cache=True, nogil=True)
+def _chances(query: int, rule: Rule, s: Scratch) -> Array:
+    """Noisy or of the rules of each of their answers; gives the answers."""
+    for i in range(rule.offsets[query], rule.offsets[query + 1]):
+        wrong = 1.0
+        for j in range(rule.trust.shape[1]):
+            wrong *= 1 - rule.trust[i, j]
+        s.chance[rule.answers[i]] = 1 - wrong
+    return rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
+
+
+@njit(cache=True, nogil=True)
+def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
+    for i in range(num_voted):
+        s.vote[s.touched[1, i]] = 0
+        s.close_vote[s.touched[1, i]] = 0
+    for i in range(num_signed):
+        s.signature_vote[s.touched[2, i]] = 0
+    for i in range(num_one):
+        s.one[s.touched[3, i]] = 0
+    for i in range(num_two):
+        s.two[s.touched[4, i]] = 0
+    for i in range(num_named):
+        s.words_vote[s.touched[5, i]] = 0
+
+
+# ----------------------------------------------------------------------------------------------- the candidates
+
+
+@njit(cache=True, nogil=True)
+def _list(
+    h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: Index, sizes: Sizes, s: Scratch,
+    count: int, out: Array,
+) -> int:  # fmt: skip
+    """The union of what each source likes best, without what is known; nobody asks for the right answer here."""
+    start = count
+    low, high = span(index.offsets, index.relations, h, r)
+    if sizes.drop_linked:
+        low, high = index.offsets[h], index.offsets[h + 1]
+    for edge in range(low, high):
+        s.known[index.tails[edge]] = True
+    if index.loops[r] > 0 and not s.known[h]:  # where entities are linked to themselves, h may be the answer
+        count = _take(h, s, count, out)
+    named = 0
+    for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
+        if named == sizes.frequency:
+            break
+        if not s.known[index.tail[i]]:
+            count = _take(index.tail[i], s, count, out)
+            named += 1
+    count = _take_best(of_rules, len(of_rules), s.chance, sizes.rules, s, count, out)
+    count = _take_best(s.touched[1], counts[0], s.vote, sizes.vote, s, count, out)
+    count = _take_best(s.touched[2], counts[1], s.signature_vote, sizes.signature, s, count, out)
+    count = _take_best(s.touched[5], counts[2], s.words_vote, sizes.words, s, count, out)
+    for i in range(start, count):
+        s.taken[out[i]] = False
+    for edge in range(low, high):
+        s.known[index.tails[edge]] = False
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _take(t: int, s: Scratch, count: int, out: Array) -> int:
+    if s.taken[t]:
+        return count
+    s.taken[t] = True
+    out[count] = t
+    return count + 1
+
+
+@njit(cache=True, nogil=True)
+def _take_best(named: Array, number: int, score: Array, most: int, s: Scratch, count: int, out: Array) -> int:
+    """The best that are not known.  named: (number), score: (entity)"""
+    best = 0
+    for i in range(number):
+        if not s.known[named[i]]:
+            best = keep_best(score[named[i]], named[i], most, best, s.best_score, s.best)
+    for i in range(best):
+        count = _take(s.best[i], s, count, out)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def keep_best(score: float, what: int, most: int, count: int, scores: Array, kept: Array) -> int:
+    """Insert into a list of at most `most`, best first, ties by the smaller number. Gives its new length."""
+    if count == most:
+        if most == 0 or score < scores[count - 1] or (score == scores[count - 1] and what > kept[count - 1]):
+            return count
+        count -= 1
+    at = count
+    while at > 0 and (score > scores[at - 1] or (score == scores[at - 1] and what < kept[at - 1])):
+        scores[at], kept[at] = scores[at - 1], kept[at - 1]
+        at -= 1
+    scores[at], kept[at] = score, what
+    return count + 1

@@ -1,0 +1,123 @@
+"""Who looks at whom along a path (Appendix D): attention of every layer and head from each token to those before.
+
+The model's own attention is one fused call that gives no weights. So they are computed beside it, from the queries
+and keys that its layers really made (a hook on `to_qkv`): the model runs as ever, and knows nothing of this.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from squire.core.checkpoint import fingerprint
+from squire.core.version import __version__
+from squire.errors import SettingError
+from squire.model.transformer import Layer, Transformer
+from squire.reasoning.answers import Evidence
+from squire.reasoning.reasoner import Reasoner
+from squire.search.decoding import decode
+
+QUERY_TOKENS = 2
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Of one question with one path to an answer."""
+
+    question: str
+    answer: str
+    tokens: list[str]  # h, r, then the path
+    evidence: Evidence
+    weights: npt.NDArray[np.float64]  # (layer, head, token, token): of the third on the fourth; rows add up to 1
+    signature: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. Layers and heads are counted from 1, in the order of the lists."""
+        return {
+            "signature": self.signature,
+            "question": self.question,
+            "answer": self.answer,
+            "grade": self.evidence.grade,
+            "tokens": self.tokens,
+            "query_tokens": QUERY_TOKENS,
+            "weights": self.weights.tolist(),
+        }
+
+
+def attention_of(
+    reasoner: Reasoner, query: tuple[int, int], answer: str | None = None, beam: int | None = None
+) -> Attention:
+    """Along the best path to the answer; if none is named, to the best one that is not in the graph already."""
+    how, run, names = reasoner.decoding(beam=beam), reasoner.run, reasoner.names
+    (block,) = decode(run.steps, np.array([query], np.int32), how)
+    facts = set(reasoner.graph.train.tails_of(*query).tolist())
+    found = [entity for entity in block.entity.tolist() if entity not in facts]
+    if answer is None and not found:
+        raise SettingError("no path leads to a new answer. To do: name one with --answer.")
+    goal = found[0] if answer is None else names.entity(answer)
+    path = block.best_path_to(0, goal)
+    if path is None:
+        raise SettingError(
+            f"--answer {answer}: no path leads there. To do: raise --beam (now {how.beam}), or name another."
+        )
+    trail = block.trail[path, : 2 * block.hops[path]].tolist()
+    first = run.model.vocab.first_relation
+    tokens = [query[0], query[1] + first, *(one if place % 2 else one + first for place, one in enumerate(trail))]
+    words = [_word(reasoner, token) for token in tokens]
+    weights = attention_weights(run.model, torch.tensor(tokens, device=run.device)).double().cpu().numpy()
+    evidence = reasoner.evidence(query, block, slice(path, path + 1))[0]
+    signature = (
+        f"{reasoner.graph.name}|study:attention|model:{fingerprint(run.folder)}|beam:{how.beam}|v:{__version__}"
+    )
+    return Attention(f"({words[0]}, {words[1]}, ?)", words[-1], words, evidence, weights, signature)
+
+
+def _word(reasoner: Reasoner, token: int) -> str:
+    names, n = reasoner.names, reasoner.graph.num_relations
+    relation = token - reasoner.run.model.vocab.first_relation
+    if relation < 0:
+        return names.shorten(names.entities[token])
+    return names.shorten(names.relations[relation % n]) + ("⁻¹" if relation >= n else "")
+
+
+@torch.no_grad()
+def attention_weights(model: Transformer, tokens: Tensor) -> Tensor:
+    """(token) of a query and a path -> (layer, head, token, token)"""
+    visible = visible_tokens(len(tokens)).to(tokens.device)
+    found: list[Tensor] = []
+
+    def note(projection: nn.Module, _: Any, qkv: Tensor) -> None:
+        q, k, _ = heads_of(qkv, model.config.heads)[:, 0]
+        found.append(weights_of(q, k, visible))
+
+    with ExitStack() as hooks:
+        for layer in model.layers:
+            assert isinstance(layer, Layer)
+            hooks.callback(layer.to_qkv.register_forward_hook(note).remove)
+        model(tokens[None], torch.arange(len(tokens), device=tokens.device)[None], visible[None])
+    return torch.stack(found)
+
+
+def visible_tokens(size: int) -> Tensor:
+    """Each token sees itself and those before it, and both tokens of the query see each other.  (token, token)"""
+    visible = torch.ones(size, size, dtype=torch.bool).tril()
+    visible[:QUERY_TOKENS, :QUERY_TOKENS] = True
+    return visible
+
+
+def heads_of(qkv: Tensor, heads: int) -> Tensor:
+    """What `to_qkv` gives, apart.  (row, token, 3 · dim) -> (3, row, head, token, dim / heads)"""
+    rows, tokens, width = qkv.shape
+    return qkv.view(rows, tokens, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
+
+
+def weights_of(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
+    """Softmax of scaled products, as in the fused call.  (head, token, dim / heads) × 2 -> (head, token, token)"""
+    scores: Tensor = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+    return scores.masked_fill(~visible, -torch.inf).softmax(2)

@@ -1,0 +1,337 @@
+"""The product's heart: `Reasoner.load(run).answer("Austria", "official language")`, answers with their evidence.
+
+Turns labels into ids, and paths of ids into edges that a person can read: known or inferred, along which rule. How
+the search works is in `beam`, what makes evidence good in `evidence`. If the run has a fusion, answers are ranked
+by all evidence, and are told how sure they are; else, or if asked to, by their paths as in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from squire.core.version import __version__
+from squire.errors import SettingError
+from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.ranking.fusion import Fusion
+from squire.ranking.fusion import Ranked as Judged
+from squire.ranking.path_features import PathScorer
+from squire.ranking.store import has_fusion, load_fusion
+from squire.reasoning.answers import (
+    FURTHER,
+    Answer,
+    Answers,
+    Edge,
+    Evidence,
+    FollowedRule,
+    Origin,
+    Source,
+    basis_of,
+)
+from squire.rules.anyburl import readable
+from squire.rules.rules import ClosedIndex
+from squire.search.decoding import Aggregate, Decoding, Ranked, decode
+from squire.search.evidence import GRADES, RuleBook, edges_of, grades, known_edges
+from squire.search.known_paths import complete, connect
+from squire.search.trained import Run
+
+RankedBy = Literal["paths", "fused"]
+Query = tuple[int, int]  # entity, edge relation
+PathsTo = tuple[Evidence, tuple[Evidence, ...], int, float]  # the best, further ones, how many, share of the edge
+LOOKED_THROUGH = 5  # times as many answers as wanted, where only grounded ones are
+
+
+class Reasoner:
+    """A trained run, ready to answer."""
+
+    def __init__(self, run: Run, fusion: Fusion | None = None) -> None:
+        self.run, self.graph, self.names, self.fusion = run, run.graph, run.graph.names, fusion
+        self._book = RuleBook(run.rules)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
+        """The best model of a run folder, and its fusion if there is one."""
+        run = Run.load(Path(folder), device)
+        fused = has_fusion(run.folder)
+        return cls(run, load_fusion(run.folder, run.graph, [PathScorer(run)]) if fused else None)
+
+    @cached_property
+    def _closed_rules(self) -> ClosedIndex:
+        return ClosedIndex.of(self.run.rules)
+
+    def answer(
+        self,
+        head: str | None,
+        relation: str,
+        tail: str | None = None,
+        *,
+        k: int = 10,
+        grounded: bool = False,
+        known: bool = False,
+        beam: int | None = None,
+        aggregate: Aggregate | None = None,
+        ranking: RankedBy | None = None,
+    ) -> Answers:
+        """The k best answers to (head, relation, ?), or to (?, relation, tail) if `head` is None.
+
+        grounded: walk edges of the graph only; known: also give answers that are facts of the graph already;
+        ranking: by all evidence, which is the default if the run has a fusion, or by the paths alone.
+        """
+        query = self.query(head, relation, tail)
+        how = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
+        (answers,) = self.stream(np.array([query], np.int32), how, k=k, known=known, ranking=ranking)
+        return answers
+
+    def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
+        """The ids of a question: an entity and an edge relation, inverse if heads are asked for."""
+        if (head is None) == (tail is None):
+            raise SettingError("ask for the head or for the tail: give the other one, and the relation.")
+        asked = self.names.relation(relation)
+        if head is not None:
+            return self.names.entity(head), asked
+        assert tail is not None
+        return self.names.entity(tail), asked + self.graph.num_relations
+
+    def decoding(
+        self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
+    ) -> Decoding:
+        """The recipe's way to search, with these changes."""
+        known = self.run.known
+        constraint = known if grounded else None
+        return Decoding.of(self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint)
+
+    def stream(
+        self, queries: Ids, how: Decoding, *, k: int, known: bool = False, ranking: RankedBy | None = None
+    ) -> Iterator[Answers]:
+        """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
+        origin = self._origin(how, ranking)
+        found = self.answers(queries, how, k=k, without=None if known else self.graph.train, ranking=ranking)
+        for query, answers in zip(queries.tolist(), found, strict=True):
+            yield self._answers(query, origin, [answer for _, answer in answers])
+
+    def answers(
+        self,
+        queries: Ids,
+        how: Decoding,
+        *,
+        k: int,
+        without: Adjacency | None,
+        ranking: RankedBy | None = None,
+        min_confidence: float = 0.0,
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """The same as lists of entities with what is to be said of them; `without` holds facts to be left out."""
+        if k < 1:
+            raise SettingError(f"-k {k}: expected 1 or more.")
+        if fusion := self._fusion(ranking):
+            return self._by_fusion(fusion, queries, how, k, without, min_confidence)
+        return self._by_paths(queries, how, k, without)
+
+    def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
+        """What to rank by; None for the paths."""
+        if ranking == "fused" and not self.fusion:
+            folder = self.run.folder
+            raise SettingError(
+                f"{folder}: no fusion here. To do: make one with 'squire fuse GRAPH --out {folder}'."
+            )
+        return None if ranking == "paths" else self.fusion
+
+    def confidence_for(self, precision: float, ranking: RankedBy | None = None) -> float:
+        """How sure to be, so that this share of the answers was true on valid."""
+        fusion = self._fusion(ranking)
+        if not fusion:
+            folder = self.run.folder
+            raise SettingError(
+                f"--precision {precision:g}: {folder} ranks by paths, which do not say how sure they are. To do: "
+                f"'squire fuse GRAPH --out {folder}'."
+            )
+        least = fusion.calibration.threshold_for(precision)
+        if least is None:
+            raise SettingError(
+                f"--precision {precision:g}: no answers were so often true on valid. To do: ask for less."
+            )
+        return least
+
+    def _origin(self, how: Decoding, ranking: RankedBy | None) -> Origin:
+        run, constraint = self.run, how.constraint.name if how.constraint else ""
+        return Origin(
+            str(run.folder), run.step, self.graph.name,
+            how.beam, how.hops, how.aggregate, how.prune, how.known_share, how.edge_ends, constraint, __version__,
+            "fused" if self._fusion(ranking) else "paths",
+        )  # fmt: skip
+
+    def _answers(self, query: Query, origin: Origin, answers: Sequence[Answer]) -> Answers:
+        entity, relation = self._entity(query[0]), query[1]
+        inverse = relation >= self.graph.num_relations
+        ends = (None, entity) if inverse else (entity, None)
+        return Answers(ends[0], self._relation(relation), ends[1], origin, tuple(answers))
+
+    # --------------------------------------------------------------------------------------- ranked by paths
+
+    def _by_paths(
+        self, queries: Ids, how: Decoding, k: int, without: Adjacency | None
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """As the search ranks them."""
+        for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, how), strict=True):
+            own, facts = ranked.of(number), set(self.graph.train.tails_of(*query).tolist())
+            hidden = set(without.tails_of(*query).tolist()) if without else ()
+            shown = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in hidden)
+            answers = []
+            for rank, i in enumerate(islice(shown, k), 1):
+                entity, paths = int(ranked.entity[i]), self._paths(query, ranked, i)
+                score = ranked.probability(i)
+                answers.append((entity, Answer(rank, self._entity(entity), score, entity in facts, *paths)))
+            yield answers
+
+    def _searched(self, queries: Ids, how: Decoding) -> Iterator[tuple[Ranked, int]]:
+        """What the search found for each question: a block, and the question's number in it."""
+        for ranked in decode(self.run.steps, queries, how):
+            yield from ((ranked, number) for number in range(len(ranked)))
+
+    def _paths(self, query: Query, ranked: Ranked, index: int) -> PathsTo:
+        first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])
+        best, *further = self.evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
+        return best, tuple(further), end - first, float(ranked.asserted[index])
+
+    # ---------------------------------------------------------------------------------- ranked by all evidence
+
+    def _by_fusion(
+        self,
+        fusion: Fusion,
+        queries: Ids,
+        how: Decoding,
+        k: int,
+        without: Adjacency | None,
+        min_confidence: float,
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """As the fusion ranks them. Paths are searched for only where there is something to say."""
+        first = 0
+        for judged in fusion.rank(queries, threads=1):
+            asked = queries[first : first + len(judged.listed)]
+            most = k * (LOOKED_THROUGH if how.constraint else 1)
+            chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
+            facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
+            worth = np.flatnonzero([len(some) + len(own) > 0 for some, own in zip(chosen, facts, strict=True)])
+            searched = self._searched(asked[worth], how)
+            for number, query in enumerate(asked.tolist()):
+                if not len(chosen[number]) + len(facts[number]):
+                    yield []
+                    continue
+                ranked, place = next(searched)
+                entities = [*facts[number], *judged.listed.candidates[chosen[number]].tolist()]
+                paths = self._paths_to(query, ranked, place, entities, how)
+                answers = self._weighed(fusion, judged, facts[number], chosen[number], paths)
+                yield [(entity, replace(one, rank=rank)) for rank, (entity, one) in enumerate(answers[:k], 1)]
+            first += len(asked)
+
+    def _weighed(
+        self, fusion: Fusion, judged: Judged, facts: list[int], chosen: Offsets, paths: dict[int, PathsTo]
+    ) -> list[tuple[int, Answer]]:
+        """Facts, then the chosen candidates, each with what it rests on; those that have paths."""
+        answers = [
+            (fact, Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph itself"))
+            for fact in facts
+            if fact in paths
+        ]
+        shares = fusion.sources(judged.listed.take(np.sort(chosen)))
+        place = np.argsort(np.argsort(chosen))  # of each among the sorted ones
+        for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
+            entity = int(judged.listed.candidates[at])
+            if entity in paths:
+                found = (Source(name, float(share[i])) for name, share in shares.items())
+                sources = tuple(sorted(found, key=lambda source: -abs(source.contribution)))
+                judgement = float(judged.confidence[at]), sources, basis_of(sources)
+                chance = float(judged.chance[at])
+                answers.append(
+                    (entity, Answer(0, self._entity(entity), chance, False, *paths[entity], *judgement))
+                )
+        return answers
+
+    def _paths_to(
+        self, query: Query, ranked: Ranked, number: int, answers: Sequence[int], how: Decoding
+    ) -> dict[int, PathsTo]:
+        """Paths to answers that the search need not have found.
+
+        Where it found nothing but the queried edge, known paths are looked for, then paths with one inferred edge.
+        If there are none, the edge itself is all there is; but not where only given edges may be walked.
+        """
+        found = self._reached(query, ranked, number, answers)
+        for look in (partial(connect, self.run, self._closed_rules), partial(complete, self.run)):
+            bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
+            more = look(query, bare, how) if bare else None
+            for entity, (best, further, count, _) in self._reached(query, more, 0, bare).items() if more else ():
+                edge, _, edges, asserted = found.get(entity, (None, (), 0, 0.0))
+                further = (*further, edge)[:FURTHER] if edge else further
+                found[entity] = best, further, count + edges, asserted
+        if not how.constraint:
+            for entity in answers:
+                found.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
+        return found
+
+    def _reached(self, query: Query, ranked: Ranked, number: int, wanted: Sequence[int]) -> dict[int, PathsTo]:
+        own = ranked.of(number)
+        places = own.start + np.flatnonzero(np.isin(ranked.entity[own], wanted))
+        return {int(ranked.entity[i]): self._paths(query, ranked, i) for i in places.tolist()}
+
+    def _bare_edge(self, query: Query, entity: int) -> Evidence:
+        """Nothing but the queried edge, which the search has not found worth following."""
+        edge = self._edge([query[0], query[1], entity], False, 0.0)
+        return Evidence((edge,), GRADES[2], 0.0, 0.0, None)
+
+    # ------------------------------------------------------------------------------------------------ in words
+
+    def evidence(self, query: Query, ranked: Ranked, paths: slice) -> list[Evidence]:
+        """Some paths of one question, in words."""
+        trail, hops, tokens = ranked.trail[paths], ranked.hops[paths], ranked.token_log_probability[paths]
+        heads = np.full(len(trail), query[0])
+        known = known_edges(self.graph.train, heads, trail)
+        grade = grades(known, np.full(len(trail), query[1]), trail, hops)
+        edges = np.stack(edges_of(heads, trail), axis=2)  # (path, hop, 3)
+        found = []
+        for i, length in enumerate(hops.tolist()):
+            steps = [
+                self._edge(edges[i, hop].tolist(), bool(known[i, hop]), math.exp(tokens[i, 2 * hop + 1]))
+                for hop in range(length)
+            ]
+            total = float(tokens[i].sum())
+            rule = self._rule(query[1], edges[i, :length, 1].tolist())
+            score = math.exp(total / (2 * length + 1))
+            found.append(Evidence(tuple(steps), GRADES[grade[i]], math.exp(total), score, rule))
+        return found
+
+    def _edge(self, edge: list[int], known: bool, probability: float) -> Edge:
+        start, relation, goal = edge
+        backwards = relation >= self.graph.num_relations
+        head, tail = (goal, start) if backwards else (start, goal)
+        ends = self._entity(head), self._relation(relation), self._entity(tail)
+        return Edge(*ends, backwards, known, probability)
+
+    def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
+        rules, rule = self.run.rules, self._book.follows(relation, path)
+        if rule is None:
+            return None
+        text = readable(rules, rule, self.names)
+        return FollowedRule(text, float(rules.confidence[rule]), int(rules.support[rule]))
+
+    def _entity(self, number: int) -> str:
+        return self.names.shorten(self.names.entities[number])
+
+    def _relation(self, number: int) -> str:
+        return self.names.shorten(self.names.relations[number % self.graph.num_relations])
+
+
+def _first(judged: Judged, query: int, most: int, without: Adjacency | None, min_confidence: float) -> Offsets:
+    """Positions of the best candidates of one question, best first.  (candidate)"""
+    own = judged.listed.of(query)
+    order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
+    order = order[judged.confidence[order] >= min_confidence]
+    if without:
+        order = order[~np.isin(judged.listed.candidates[order], without.tails_of(*judged.listed.queries[query]))]
+    return order[:most]

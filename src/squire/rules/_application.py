@@ -1,0 +1,242 @@
+"""Answering a query by rules, only @njit. See `kernels` for the terms."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, span
+
+Array = Any
+
+
+class Closed(NamedTuple):
+    """A `ClosedIndex` sorted by length and body within each relation, so that bodies share their walks."""
+
+    offsets: Array  # (2 * num_relations + 1)
+    body: Array  # (entry, MAX_LENGTH)
+    length: Array  # (entry)
+    trust: Array  # (entry)
+    rule: Array  # (entry)
+
+
+class Constants(NamedTuple):
+    """The constant rules, and two orders in which they are looked up."""
+
+    table: Array  # (constant rule, 5): head, body relation, head constant, body constant, rule
+    trust: Array  # (constant rule)
+    by_body: Array  # (constant rule): rows of the table by head, body relation, body constant
+    body_key: Array  # (constant rule): these as one number, sorted
+    by_target: Array  # (constant rule): rows of the table by head, head constant
+    target_key: Array  # (constant rule): these as one number, sorted
+
+
+class Scratch(NamedTuple):
+    """Memory that queries use one after the other."""
+
+    seen: Array  # (entity)
+    via: Array  # (entity)
+    ends: Array  # (entity)
+    reached: Array  # (entity)
+    slot_of: Array  # (entity): where it stands among the answers; -1 between queries
+
+
+class Found(NamedTuple):
+    """Receives the answers of a query."""
+
+    answers: Array  # (entity)
+    rules: Array  # (entity, best): the most trusted rules, then -1
+    trust: Array  # (entity, best)
+
+
+@njit(cache=True, nogil=True)
+def apply_query(
+    head: int,
+    query: int,  # edge relation
+    closed: Closed,
+    constants: Constants,
+    starts: Starts,
+    edges: Edges,
+    scratch: Scratch,
+    token: int,  # above all that stand in the scratch
+    found: Found,
+) -> tuple[int, int]:
+    """All answers that the rules give for (head, query, ?). Gives their number and the last token used."""
+    count, token = _by_closed(head, query, closed, edges, scratch, token, found)
+    num_relations = (len(closed.offsets) - 1) // 2
+    count = _by_constants(head, query, num_relations, constants, edges, scratch.slot_of, count, found)
+    count = _by_mirrors(head, query, num_relations, constants, starts, edges, scratch.slot_of, count, found)
+    for i in range(count):
+        scratch.slot_of[found.answers[i]] = -1
+    return count, token
+
+
+@njit(cache=True, nogil=True)
+def _by_closed(
+    head: int, query: int, closed: Closed, edges: Edges, scratch: Scratch, token: int, found: Found
+) -> tuple[int, int]:
+    """r(head,Y) ← b1(head,A) ∧ …: where do the bodies lead?"""
+    offsets, relations, tails = edges
+    seen, via, ends, reached, slot_of = scratch
+    count, num_ends, walked = 0, 0, -1  # `walked`: the entry whose walk stands in `ends` and `via`
+    for entry in range(closed.offsets[query], closed.offsets[query + 1]):
+        body, length = closed.body[entry], closed.length[entry]
+        if walked < 0 or not _same_walk(closed, walked, entry):
+            token += 1
+            num_ends, _ = reach(head, body, length, offsets, relations, tails, seen, via, token, ends)
+            walked = entry
+        token += 1
+        for end in range(num_ends):
+            b = ends[end]
+            low, high = span(offsets, relations, b, body[length - 1])
+            for edge in range(low, high):
+                y = tails[edge]
+                if reached[y] != token and y != head and y != b and y != via[b]:
+                    reached[y] = token
+                    count = _offer(y, closed.rule[entry], closed.trust[entry], slot_of, count, found)
+    return count, token
+
+
+@njit(cache=True, nogil=True)
+def _same_walk(closed: Closed, one: int, other: int) -> bool:
+    """Do two bodies differ in their last hop only?"""
+    if closed.length[one] != closed.length[other]:
+        return False
+    for hop in range(closed.length[one] - 1):
+        if closed.body[one, hop] != closed.body[other, hop]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _by_constants(
+    head: int,
+    query: int,
+    num_relations: int,
+    constants: Constants,
+    edges: Edges,
+    slot_of: Array,
+    count: int,
+    found: Found,
+) -> int:
+    """r(head,c) ← b(head,d): which bodies does the head satisfy?"""
+    offsets, relations, tails = edges
+    width, previous = len(offsets), -1  # a body's entity + 1, or 0 for any
+    for edge in range(offsets[head], offsets[head + 1]):
+        b, d = relations[edge], tails[edge]
+        if d == head:
+            continue
+        for any_end in range(2):
+            if any_end and b == previous:
+                continue
+            key = (query * 2 * num_relations + b) * width + (0 if any_end else d + 1)
+            i = lower_bound(constants.body_key, 0, len(constants.body_key), key)
+            while i < len(constants.body_key) and constants.body_key[i] == key:
+                row = constants.by_body[i]
+                c = constants.table[row, 2]
+                if c != head and (not any_end or b != query or _has_other(offsets, relations, tails, head, b, c)):
+                    count = _offer(c, constants.table[row, 4], constants.trust[row], slot_of, count, found)
+                i += 1
+        previous = b
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _by_mirrors(
+    head: int,
+    query: int,
+    num_relations: int,
+    constants: Constants,
+    starts: Starts,
+    edges: Edges,
+    slot_of: Array,
+    count: int,
+    found: Found,
+) -> int:
+    """r⁻¹(Y,head) ← b(Y,d): who satisfies the bodies of rules that predict the head?"""
+    offsets, relations, tails = edges
+    mirror = query + num_relations if query < num_relations else query - num_relations
+    key = mirror * (len(offsets) - 1) + head
+    i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
+    while i < len(constants.target_key) and constants.target_key[i] == key:
+        row = constants.by_target[i]
+        b, d = constants.table[row, 1], constants.table[row, 3]
+        if d >= 0:
+            low, high = span(offsets, relations, d, b + num_relations if b < num_relations else b - num_relations)
+            candidates = tails
+        else:
+            low, high = starts.offsets[b], starts.offsets[b + 1]
+            candidates = starts.entities
+        for j in range(low, high):
+            y = candidates[j]
+            if y == head or y == d:
+                continue
+            if d < 0 and not _has_other(offsets, relations, tails, y, b, head if b == mirror else -1):
+                continue
+            count = _offer(y, constants.table[row, 4], constants.trust[row], slot_of, count, found)
+        i += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
+    """Has `head` an edge of this relation to an entity that is neither itself nor `tail`?"""
+    low, high = span(offsets, relations, head, relation)
+    for edge in range(low, high):
+        if tails[edge] != tail and tails[edge] != head:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _offer(answer: int, rule: int, trust: float, slot_of: Array, count: int, found: Found) -> int:
+    """Note that a rule gives an answer: insert it among the answer's best, ties by the smaller rule number."""
+    answers, top_rules, top_trust = found
+    best = top_rules.shape[1]
+    slot = slot_of[answer]
+    if slot < 0:
+        slot = count
+        slot_of[answer], answers[slot] = slot, answer
+        top_rules[slot, :], top_trust[slot, :] = -1, 0.0
+        count += 1
+    at = best
+    while at > 0 and (
+        top_rules[slot, at - 1] < 0
+        or trust > top_trust[slot, at - 1]
+        or (trust == top_trust[slot, at - 1] and rule < top_rules[slot, at - 1])
+    ):
+        at -= 1
+    if at < best:
+        for i in range(best - 1, at, -1):
+            top_rules[slot, i], top_trust[slot, i] = top_rules[slot, i - 1], top_trust[slot, i - 1]
+        top_rules[slot, at], top_trust[slot, at] = rule, trust
+    return count
+
+
+@njit(cache=True, nogil=True)
+def ground(
+    x: int, y: int, body: Array, length: int, offsets: Array, relations: Array, tails: Array, path: Array
+) -> bool:
+    """The first simple path from x to y along a body, written to `path` (the entities after x)."""
+    if length == 1:
+        path[0] = y
+        return x != y and has_edge(offsets, relations, tails, x, body[0], y)
+    low, high = span(offsets, relations, x, body[0])
+    for edge in range(low, high):
+        a = tails[edge]
+        if a == x or a == y:
+            continue
+        path[0] = a
+        if length == 2:
+            if has_edge(offsets, relations, tails, a, body[1], y):
+                path[1] = y
+                return True
+            continue
+        low2, high2 = span(offsets, relations, a, body[1])
+        for edge2 in range(low2, high2):
+            b = tails[edge2]
+            if b != x and b != y and b != a and has_edge(offsets, relations, tails, b, body[2], y):
+                path[1], path[2] = b, y
+                return True
+    return False

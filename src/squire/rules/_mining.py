@@ -1,0 +1,402 @@
+"""Counting for the miner, only @njit: support, body counts, rules with constants. See `kernels` for the terms."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, span
+
+Array = Any
+
+# A neighbour list is scanned unless the other end's is this many times shorter: a binary search costs more a step.
+SEARCH_FACTOR = 8
+
+
+class Near(NamedTuple):
+    """The neighbours of one Y at a time."""
+
+    pair: Array  # (entity): the pair for whose Y this entity is a neighbour
+    first: Array  # (entity): its edges from Y, by pair
+    stop: Array
+
+
+class Table(NamedTuple):
+    """A hash table with open addressing that counts each key once a pair."""
+
+    keys: Array  # (slot): or -1
+    counts: Array
+    last: Array  # (slot): the pair that touched it last
+
+
+class Runs(NamedTuple):
+    """The edges of each (head, relation)."""
+
+    starts: Array  # (run + 1): its first edge
+    offsets: Array  # (entity + 1): the runs of each head
+
+
+class Scratch(NamedTuple):
+    """Memory that groups of bodies use one after the other."""
+
+    seen: Array  # (entity): the walk that last came here
+    via: Array  # (entity): from where
+    ends: Array  # (entity): where a walk stands before its last hop
+    reached: Array  # (entity): the body and start that last led here
+    body_of: Array  # (edge relation): which body of the group ends with it; -1 between groups
+    run_of: Array  # (run): the last hops of each body, as linked lists
+    next_run: Array
+    end_of: Array  # (run): the end that a listed run leaves from
+
+
+# ---------------------------------------------------------------------------- support: which bodies link X to Y
+
+
+@njit(cache=True, nogil=True)
+def count_support(
+    pairs: Array,  # (pair, 2): X and Y of triples of one relation
+    length: int,
+    num_relations: int,
+    edges: Edges,
+    by_pair: Edges,  # the same edges sorted by head, tail, relation
+) -> tuple[Array, Array]:
+    """How many of the pairs each body of this length links: keys (b1 · 2R + b2) · 2R + b3, and counts.
+
+    From X one hop, from Y one hop, and the edges between: never more than two hops are walked. One hash table does
+    the counting and, by the pair that last touched an entry, the counting once a pair.
+    """
+    num_entities = len(edges.offsets) - 1
+    near = Near(np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64))
+    table = _table(4096)
+    used = 0
+    for pair in range(len(pairs)):
+        x, y = pairs[pair, 0], pairs[pair, 1]
+        if x == y:
+            continue
+        position, last = edges.offsets[y], edges.offsets[y + 1]
+        while position < last:
+            b = by_pair.tails[position]
+            near.pair[b], near.first[b] = pair, position
+            while position < last and by_pair.tails[position] == b:
+                position += 1
+            near.stop[b] = position
+        while True:
+            room = len(table.keys) // 2 - used
+            used += _link_pair(x, y, pair, length, num_relations, edges, by_pair, near, table, room)
+            if 2 * used < len(table.keys):
+                break
+            # Full in the middle of a pair: doing it again is harmless, since a pair counts once. Growing here
+            # and not inside keeps the inner loops free of reference counts (3× faster).
+            table = _grown(table)
+    found = np.flatnonzero(table.keys >= 0)
+    return table.keys[found], table.counts[found]
+
+
+@njit(cache=True, nogil=True)
+def _link_pair(
+    x: int,
+    y: int,
+    pair: int,
+    length: int,
+    num_relations: int,
+    edges: Edges,
+    by_pair: Edges,
+    near: Near,
+    table: Table,
+    room: int,  # entries that may still be added
+) -> int:
+    """Count the bodies between X and Y; gives how many are new in the table, and stops when there is no room."""
+    offsets, relations, tails = edges
+    _, pair_relations, pair_tails = by_pair
+    near_y, first, stop = near
+    keys, counts, last = table
+    base = 2 * num_relations
+    new = 0
+    degree_y = offsets[y + 1] - offsets[y]
+    for edge in range(offsets[x], offsets[x + 1]):
+        a, b1 = tails[edge], np.int64(relations[edge])
+        if a == x:
+            continue
+        if length == 1:
+            if a == y:
+                new += _touch(keys, counts, last, b1 * base * base, pair)
+                if new >= room:
+                    return new
+        elif length == 2:
+            if a != y and near_y[a] == pair:
+                for e in range(first[a], stop[a]):
+                    key = (b1 * base + _turned(pair_relations[e], num_relations)) * base
+                    new += _touch(keys, counts, last, key, pair)
+                    if new >= room:
+                        return new
+        elif a == y:
+            continue
+        elif offsets[a + 1] - offsets[a] <= SEARCH_FACTOR * degree_y:
+            for middle in range(offsets[a], offsets[a + 1]):
+                b = tails[middle]
+                if near_y[b] != pair or b == x or b == y or b == a:
+                    continue
+                start = (b1 * base + relations[middle]) * base
+                for e in range(first[b], stop[b]):
+                    new += _touch(keys, counts, last, start + _turned(pair_relations[e], num_relations), pair)
+                    if new >= room:
+                        return new
+        else:
+            for e in range(offsets[y], offsets[y + 1]):
+                b = pair_tails[e]
+                if b == x or b == y or b == a:
+                    continue
+                middle = lower_bound(pair_tails, offsets[a], offsets[a + 1], b)
+                while middle < offsets[a + 1] and pair_tails[middle] == b:
+                    key = (b1 * base + pair_relations[middle]) * base
+                    new += _touch(keys, counts, last, key + _turned(pair_relations[e], num_relations), pair)
+                    if new >= room:
+                        return new
+                    middle += 1
+    return new
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _turned(relation: int, num_relations: int) -> int:
+    return relation + num_relations if relation < num_relations else relation - num_relations
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _slot(keys: Array, key: Array) -> Array:
+    """Where `key` is, or where it would go."""
+    mask = len(keys) - 1
+    slot = ((key * np.int64(-7046029254386353131)) >> np.int64(20)) & mask  # Fibonacci hashing
+    while keys[slot] >= 0 and keys[slot] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> int:
+    """Count `key` once for this pair. Gives 1 if it is new in the table, else 0."""
+    slot = _slot(keys, key)
+    new = keys[slot] < 0
+    if new or last[slot] != pair:
+        keys[slot], last[slot] = key, pair
+        counts[slot] += 1
+    return 1 if new else 0
+
+
+@njit(cache=True, nogil=True)
+def _table(size: int) -> Table:
+    return Table(np.full(size, np.int64(-1)), np.zeros(size, np.int32), np.zeros(size, np.int32))
+
+
+@njit(cache=True, nogil=True)
+def _grown(table: Table) -> Table:
+    """The same entries in twice the room."""
+    grown = _table(2 * len(table.keys))
+    for old in range(len(table.keys)):
+        if table.keys[old] >= 0:
+            slot = _slot(grown.keys, table.keys[old])
+            grown.keys[slot] = table.keys[old]
+            grown.counts[slot], grown.last[slot] = table.counts[old], table.last[old]
+    return grown
+
+
+# -------------------------------------------------------------------------------- body counts: where bodies lead
+
+
+@njit(cache=True, nogil=True)
+def count_bodies(
+    bodies: Array,  # (body, MAX_LENGTH): all of one length
+    group_offsets: Array,  # (group + 1): bodies of one group are alike but for their last atom
+    length: int,
+    limits: Array,  # (body): a body that gives more pairs than this is of no use
+    starts: Starts,  # shuffled: the first of them are a sample
+    pilot: int,  # so many starts tell what the rest will cost
+    budgets: Array,  # (group): steps that it may take
+    edges: Edges,
+    runs: Runs,
+) -> tuple[Array, Array, Array, Array]:
+    """Distinct pairs (X, Y) that each body gives; their standard error, 0 if exact; whether it stayed in limits.
+    And for each group the steps that an exact count would take, or 0 if it was one.
+    """
+    num_entities, num_runs = len(edges.offsets) - 1, len(runs.starts)
+    scratch = Scratch(
+        np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.empty(num_entities, np.int64),
+        np.full(num_entities, -1), np.full(len(starts.offsets), -1),
+        np.empty(num_runs, np.int64), np.empty(num_runs, np.int64), np.empty(num_runs, np.int64),
+    )  # fmt: skip
+    totals, errors = np.zeros(len(bodies)), np.zeros(len(bodies))
+    alive, costs = np.ones(len(bodies), np.bool_), np.zeros(len(group_offsets) - 1)
+    token = 0
+    for group in range(len(group_offsets) - 1):
+        own = slice(group_offsets[group], group_offsets[group + 1])
+        first = bodies[own.start, 0]
+        from_here = starts.entities[starts.offsets[first] : starts.offsets[first + 1]]
+        totals[own], errors[own], alive[own], costs[group], token = _count_group(
+            from_here, pilot, budgets[group], bodies[own], length, limits[own], edges, runs, scratch, token
+        )
+    return totals, errors, alive, costs
+
+
+@njit(cache=True, nogil=True)
+def _count_group(
+    starts: Array,  # (start)
+    pilot: int,
+    budget: float,
+    bodies: Array,  # (body, MAX_LENGTH): alike but for the last atom
+    length: int,
+    limits: Array,
+    edges: Edges,
+    runs: Runs,
+    scratch: Scratch,
+    token: int,  # above all that stand in the scratch
+) -> tuple[Array, Array, Array, float, int]:
+    """If the pilot shows that all starts cost more than the budget, the rest is estimated from as many starts as
+    it allows. Their number is fixed before they are walked, so the estimate is unbiased.
+    """
+    offsets, relations, tails = edges
+    run_starts, run_offsets = runs
+    seen, via, ends, reached, body_of, run_of, next_run, end_of = scratch
+    total, rest, squares = np.zeros(len(bodies)), np.zeros(len(bodies)), np.zeros(len(bodies))
+    alive = np.ones(len(bodies), np.bool_)
+    num_alive, steps, stop, cost = len(bodies), 0, len(starts), 0.0
+    first_run = np.full(len(bodies), -1)
+    for body in range(len(bodies)):
+        body_of[bodies[body, length - 1]] = body
+    for i in range(len(starts)):
+        if i == pilot and steps * (len(starts) / pilot) > budget:
+            stop = min(len(starts), pilot + max(pilot, int(pilot * (budget / steps))))
+            cost = steps * (len(starts) / pilot)
+        if i == stop or num_alive == 0:
+            break
+        x = starts[i]
+        token += 1
+        count, walked = reach(x, bodies[0], length, offsets, relations, tails, seen, via, token, ends)
+        # Sort the last hops by body in one pass over the ends: to look up each body at each end took 6× as long.
+        listed = 0
+        for end in range(count):
+            b = ends[end]
+            walked += run_offsets[b + 1] - run_offsets[b]
+            for run in range(run_offsets[b], run_offsets[b + 1]):
+                body = body_of[relations[run_starts[run]]]
+                if body >= 0 and alive[body]:
+                    run_of[listed], next_run[listed], first_run[body] = run, first_run[body], listed
+                    end_of[listed] = b
+                    listed += 1
+        for body in range(len(bodies)):
+            at, first_run[body] = first_run[body], -1
+            token += 1
+            pairs = 0
+            while at >= 0:
+                run, b = run_of[at], end_of[at]
+                walked += run_starts[run + 1] - run_starts[run]
+                for edge in range(run_starts[run], run_starts[run + 1]):
+                    y = tails[edge]
+                    if reached[y] != token and y != x and y != b and y != via[b]:
+                        reached[y] = token
+                        pairs += 1
+                at = next_run[at]
+            total[body] += pairs
+            if i >= pilot:
+                rest[body] += pairs
+                squares[body] += pairs * pairs
+            if alive[body] and total[body] > limits[body]:
+                alive[body] = False
+                num_alive -= 1
+        steps += walked
+    for body in range(len(bodies)):
+        body_of[bodies[body, length - 1]] = -1
+    errors = np.zeros(len(bodies))
+    if stop == len(starts) or num_alive == 0:
+        cost = 0.0
+    else:
+        sampled, unknown = stop - pilot, len(starts) - pilot
+        for body in range(len(bodies)):
+            mean = rest[body] / sampled
+            variance = max(squares[body] / sampled - mean * mean, 0.0) * sampled / max(sampled - 1, 1)
+            total[body] += mean * unknown - rest[body]
+            # A sample cannot tell less than one pair: where it saw none, the error would be 0, as if exact.
+            spread = np.sqrt(max(variance * sampled, 1.0) * (1 - sampled / unknown))
+            errors[body] = unknown / sampled * spread
+    return total, errors, alive, cost, token
+
+
+# ------------------------------------------------------------------------------------------ rules with constants
+
+
+@njit(cache=True, nogil=True)
+def count_constants(
+    targets: Array,  # (target): attributes (r, c) to predict
+    minimum: int,  # support
+    confidence: float,
+    members: Array,  # (attribute, member): the X of every attribute, flat
+    member_offsets: Array,
+    attribute: Array,  # (edge): the attribute (relation, tail) of every edge
+    attribute_relation: Array,  # (attribute)
+    attribute_tail: Array,
+    bearers: Array,  # (edge relation): how many X have such an edge to another entity
+    edges: Edges,
+) -> tuple[Array, Array, Array, Array]:
+    """Rules (r, c) ← (b, d) and (r, c) ← (b, any): target, body, body count, support.
+
+    Bodies are attributes, or `-1 - b` for any A. X is neither c nor the body's entity.
+    """
+    offsets, relations, tails = edges
+    num_attributes = len(member_offsets) - 1
+    together = np.zeros(num_attributes, np.int64)  # X with the target and this attribute
+    with_any = np.zeros(len(bearers), np.int64)  # X with the target and another edge of this relation
+    touched = np.empty(num_attributes, np.int64)
+    out = np.empty((1024, 4), np.int64)
+    size = 0
+    for target in targets:
+        r, c = attribute_relation[target], attribute_tail[target]
+        num_touched = 0
+        only_c = 0  # X whose only edge of relation r, but for a self-loop, is the one to c
+        for m in range(member_offsets[target], member_offsets[target + 1]):
+            x = members[m]
+            previous, own_edges = -1, 0
+            for edge in range(offsets[x], offsets[x + 1]):
+                body, b = attribute[edge], relations[edge]
+                if tails[edge] == x:
+                    continue
+                own_edges += b == r
+                if body == target:
+                    continue
+                if together[body] == 0:
+                    touched[num_touched] = body
+                    num_touched += 1
+                together[body] += 1
+                if b != previous:
+                    with_any[b] += 1
+                    previous = b
+            only_c += own_edges == 1
+        for i in range(num_touched):
+            body = touched[i]
+            support, together[body] = together[body], 0
+            b, d = attribute_relation[body], attribute_tail[body]
+            count = member_offsets[body + 1] - member_offsets[body]
+            if c != d and has_edge(offsets, relations, tails, c, b, d):
+                count -= 1  # X = c is no instance
+            if support >= minimum and support >= confidence * count:
+                out, size = _append(out, size, target, body, count, support)
+            support, with_any[b] = with_any[b], 0
+            if support >= minimum:
+                count = bearers[b] - (only_c if b == r else 0)
+                low, high = span(offsets, relations, c, b)
+                for edge in range(low, high):
+                    if tails[edge] != c:
+                        count -= 1
+                        break
+                if support >= confidence * count:
+                    out, size = _append(out, size, target, -1 - b, count, support)
+    return out[:size, 0], out[:size, 1], out[:size, 2], out[:size, 3]
+
+
+@njit(cache=True, nogil=True)
+def _append(out: Array, size: int, target: int, body: int, count: int, support: int) -> tuple[Array, int]:
+    if size == len(out):
+        grown = np.empty((2 * size, 4), np.int64)
+        grown[:size] = out
+        out = grown
+    out[size, 0], out[size, 1], out[size, 2], out[size, 3] = target, body, count, support
+    return out, size + 1

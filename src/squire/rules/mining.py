@@ -1,0 +1,345 @@
+"""Mine rules from a graph: every body that links enough train triples, with its counts.
+
+Closed rules are found from the triples themselves (which bodies link X to Y: the support), then counted (how many
+pairs does each such body give). Rules with constants come from what entities have in common. Counts are exact as
+long as the budget of steps lasts; what exceeds it is estimated from a sample and carries its error.
+
+This module knows arrays and threads; walking is the business of `kernels`, text that of `text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from squire.core.parallel import as_done, thread_count
+from squire.errors import SettingError
+from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.rules import _mining as kernels
+from squire.rules._walks import Edges, Starts
+from squire.rules.rules import MAX_LENGTH, NONE, Rules
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+PILOT_STARTS = 64
+GROUPS_PER_TASK = 64
+TARGETS_PER_TASK = 4096
+
+
+@dataclass(frozen=True)
+class MiningOptions:
+    """Which rules to look for."""
+
+    length: int = 3
+    """Longest body of a closed rule."""
+    min_support: int = 2
+    """Train triples that a rule must predict rightly."""
+    min_confidence: float = 0.002
+    """Share of its predictions that must be right."""
+    constants: bool = True
+    """Also mine rules with constants."""
+    constant_support: int = 3
+    """min_support of rules with constants: there are many more of them, and two cases prove little."""
+    constant_confidence: float = 0.02
+    """min_confidence of rules with constants."""
+    max_constants: int = 300_000
+    """Of the rules with constants, so many of the most trusted are kept: FB15K237 has millions."""
+    budget: float = 5e10
+    """Steps (edges looked at) for each length; beyond it counts are estimated from a sample."""
+    seed: int = 0
+    """Decides which instances are sampled where the budget is exceeded."""
+    threads: int | None = None
+    """By default one a core; the result is the same for any number."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= MAX_LENGTH:
+            raise SettingError(f"--length {self.length}: expected 1 to {MAX_LENGTH}.")
+        for flag, support in (("support", self.min_support), ("constant-support", self.constant_support)):
+            if support < 1:
+                raise SettingError(f"--{flag} {support}: expected 1 or more.")
+        for flag, share in (
+            ("confidence", self.min_confidence),
+            ("constant-confidence", self.constant_confidence),
+        ):
+            if not 0 < share <= 1:
+                raise SettingError(f"--{flag} {share}: expected a share above 0, at most 1.")
+        if self.max_constants < 0:
+            raise SettingError(f"--max-constants {self.max_constants}: expected 0 or more.")
+        if not self.budget > 0:  # so that NaN is refused too
+            raise SettingError(f"--budget {self.budget}: expected a positive number of steps.")
+        if self.seed < 0:
+            raise SettingError(f"--seed {self.seed}: expected 0 or more.")
+
+
+@dataclass(frozen=True)
+class Mined:
+    """What was found; incomplete if it was interrupted."""
+
+    rules: Rules
+    complete: bool
+
+
+def mine_rules(
+    adjacency: Adjacency, options: MiningOptions | None = None, progress: Progress | None = None
+) -> Mined:
+    """All rules within the options, sorted by head and trust. Ctrl-C ends it with what is complete by then."""
+    options = options or MiningOptions()
+    work = _Work(options.threads, progress)
+    parts: list[Rules] = []
+    complete = True
+    try:
+        for length in range(1, options.length + 1):
+            parts.extend(_mine_closed(adjacency, length, options, work))
+            if length == min(2, options.length) and options.constants:
+                found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
+                parts.append(_sorted(found, by_trust=True).take(np.arange(min(len(found), options.max_constants))))
+    except KeyboardInterrupt:
+        complete = False
+    return Mined(_sorted(Rules.concatenate(adjacency.num_relations, parts)), complete)
+
+
+def _sorted(rules: Rules, by_trust: bool = False) -> Rules:
+    """By head, then trust, or the other way round; what is still equal by the rest, so that runs repeat."""
+    rest = (rules.body_constant, *rules.body.T[::-1], rules.head_constant)
+    first = (rules.head, -rules.trust) if by_trust else (-rules.trust, rules.head)
+    return rules.take(np.lexsort((*rest, *first)))
+
+
+class _Work:
+    """Tasks on threads, with the progress of their stage."""
+
+    def __init__(self, threads: int | None, progress: Progress | None) -> None:
+        self._threads, self._progress = thread_count(threads), progress or (lambda stage, done, total: None)
+
+    def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
+        """`task(0)` … `task(count - 1)`, numbered, as they end."""
+        self._progress(stage, 0, count)
+        for done, result in enumerate(as_done(task, count, self._threads), 1):
+            self._progress(stage, done, count)
+            yield result
+
+
+# ------------------------------------------------------------------------------------------------- closed rules
+
+
+def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work: _Work) -> Iterator[Rules]:
+    """The closed rules of one length, a part at a time."""
+    head, key, support, share = _find_support(adjacency, length, options, work)
+    if not len(head):
+        return
+    keys, body_of = np.unique(key, return_inverse=True)
+    best = np.zeros(len(keys))
+    np.maximum.at(best, body_of, support)
+    limits = best / options.min_confidence
+    bodies = _bodies(keys, length, adjacency.num_relations)
+    by_body = np.argsort(body_of, kind="stable")
+    heads_of = np.bincount(body_of, minlength=len(keys))
+    firsts = np.cumsum(heads_of) - heads_of
+
+    for which, counts, errors, alive in _count_all(adjacency, bodies, length, limits, options, work):
+        entries = by_body[_ranges(firsts[which], heads_of[which])]
+        local = np.repeat(np.arange(len(which)), heads_of[which])
+        count = np.maximum(counts[local], support[entries])
+        confidence = support[entries] / count
+        # Relative errors of support (a share of the pairs was looked at) and of the body count add up.
+        relative = (1 - share[entries]) / np.maximum(support[entries] * share[entries], 1)
+        relative = np.sqrt(relative + (errors[local] / np.maximum(count, 1)) ** 2)
+        good = alive[local] & (confidence >= options.min_confidence)
+        none = np.full(len(entries), NONE, np.int32)
+        rules = Rules(
+            adjacency.num_relations,
+            head[entries],
+            bodies[body_of[entries]],
+            none,
+            none,
+            np.rint(count).astype(np.int64),
+            np.rint(support[entries]).astype(np.int64),
+            confidence * relative,
+        )
+        yield rules.take(good)
+
+
+def _find_support(
+    adjacency: Adjacency, length: int, options: MiningOptions, work: _Work
+) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Per rule: head relation, body key, support, and the share of the head's pairs that was looked at."""
+    order = np.lexsort((adjacency.relations, adjacency.tails, adjacency.heads))
+    edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
+    by_pair = Edges(adjacency.offsets, adjacency.relations[order], adjacency.tails[order])
+    triples = adjacency.triples
+    sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
+    of_relation = np.argsort(triples[:, 1], kind="stable")
+    firsts = np.concatenate([[0], np.cumsum(sizes)])
+    shares = _shares(adjacency, length, options.budget)
+    heads = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]  # large ones first: threads end together
+
+    def task(i: int) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        head = heads[i]
+        own = of_relation[firsts[head] : firsts[head + 1]]
+        if shares[head] < 1:
+            rng = np.random.default_rng([options.seed, length, int(head)])
+            own = rng.choice(own, max(1, int(shares[head] * len(own))), replace=False)
+        pairs = np.ascontiguousarray(triples[own][:, [0, 2]])
+        keys, counts = kernels.count_support(pairs, length, adjacency.num_relations, edges, by_pair)
+        share = len(own) / sizes[head]
+        support = counts / share
+        trivial = (length == 1) & (keys == int(head) * (2 * adjacency.num_relations) ** 2)
+        good = (support >= options.min_support) & ~trivial
+        rows = int(np.count_nonzero(good))
+        return np.full(rows, head, np.int32), keys[good], support[good], np.full(rows, share)
+
+    found = dict(work.run(f"bodies of length {length}", task, len(heads)))
+    columns = list(zip(*(found[i] for i in range(len(heads))), strict=True))
+    if not columns:
+        empty = np.empty(0)
+        return empty.astype(np.int32), empty.astype(np.int64), empty, empty
+    head, key, support, share = (np.concatenate(column) for column in columns)
+    return head, key, support, share
+
+
+def _shares(adjacency: Adjacency, length: int, budget: float) -> npt.NDArray[np.float64]:
+    """Which share of each relation's pairs the budget allows: the costliest are cut to one common cost."""
+    degree = np.diff(adjacency.offsets)
+    cost_of = degree.astype(np.float64)
+    if length == 3:
+        cost_of = np.zeros(adjacency.num_entities)
+        np.add.at(cost_of, adjacency.heads, degree[adjacency.tails])  # two-hop walks from each entity
+    triples = adjacency.triples
+    cost = np.zeros(adjacency.num_relations)
+    np.add.at(cost, triples[:, 1], cost_of[triples[:, 0]])
+    return np.minimum(1, _common_cut(cost, budget) / np.maximum(cost, 1))
+
+
+def _common_cut(costs: npt.NDArray[np.float64], budget: float) -> float:
+    """The cost to which the costliest must be cut so that all of them together stay in the budget."""
+    rising = np.sort(costs)
+    # Cut to rising[i], the work is all that lies below and a rectangle above it.
+    work = np.cumsum(rising) - rising + rising * np.arange(len(rising), 0, -1)
+    fits = int(np.searchsorted(work, budget, side="right"))
+    return float("inf") if fits == len(rising) else float((budget - rising[:fits].sum()) / (len(rising) - fits))
+
+
+def _bodies(keys: Offsets, length: int, num_relations: int) -> Ids:
+    """The relations of body keys.  (body) -> (body, MAX_LENGTH)"""
+    base = 2 * num_relations
+    digits = np.stack([keys // base**2, keys // base % base, keys % base], axis=1).astype(np.int32)
+    digits[:, length:] = NONE
+    return digits
+
+
+def _count_all(
+    adjacency: Adjacency,
+    bodies: Ids,  # (body, MAX_LENGTH), sorted
+    length: int,
+    limits: npt.NDArray[np.float64],
+    options: MiningOptions,
+    work: _Work,
+) -> Iterator[tuple[Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]]:
+    """Body counts, some bodies at a time: which, counts, errors, within limits.
+
+    Every group gets the same small budget first; what cannot be exact within it shares the whole budget then.
+    """
+    prefix = bodies[:, : max(length - 1, 1)]
+    firsts = np.concatenate([[0], np.flatnonzero(np.any(prefix[1:] != prefix[:-1], axis=1)) + 1])
+    sizes = np.diff(firsts, append=len(bodies))
+    starts = _starts(adjacency, np.random.default_rng([options.seed, length]))
+    edges, runs = Edges(adjacency.offsets, adjacency.relations, adjacency.tails), _runs(adjacency)
+
+    def count(stage: str, groups: Offsets, at_once: int) -> Iterator[tuple[Offsets, Any]]:
+        def task(i: int) -> Any:
+            own = groups[i * at_once : (i + 1) * at_once]
+            which = _ranges(firsts[own], sizes[own])
+            offsets = np.concatenate([[0], np.cumsum(sizes[own])])
+            return (
+                own,
+                which,
+                *kernels.count_bodies(
+                    bodies[which], offsets, length, limits[which], starts, PILOT_STARTS, budgets[own], edges, runs
+                ),
+            )
+
+        for _, result in work.run(stage, task, -(-len(groups) // at_once)):
+            yield result[0], result[1:]
+
+    budgets = np.full(len(firsts), options.budget / len(firsts))
+    costs = np.zeros(len(firsts), np.float64)
+    easy = count(f"counts of length {length}", np.arange(len(firsts)), GROUPS_PER_TASK)
+    for own, (which, counts, errors, alive, cost) in easy:
+        costs[own] = cost
+        exact = np.repeat(cost == 0, sizes[own])
+        yield which[exact], counts[exact], errors[exact], alive[exact]
+    hard = np.argsort(-costs, kind="stable")[
+        : np.count_nonzero(costs)
+    ]  # the costliest first: threads end together
+    budgets[hard] = _common_cut(costs[hard], options.budget)
+    for _, (which, counts, errors, alive, _) in count(f"hard counts of length {length}", hard, 4):
+        yield which, counts, errors, alive
+
+
+def _ranges(firsts: Offsets, sizes: Offsets) -> Offsets:
+    """All positions of the ranges that start at `firsts`."""
+    return np.repeat(firsts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+
+
+def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:
+    """The entities that have an edge of each relation, shuffled: a sample of them is a prefix."""
+    entities, offsets = adjacency.starts
+    relation = np.repeat(np.arange(2 * adjacency.num_relations), np.diff(offsets))
+    return Starts(entities[np.lexsort((rng.random(len(entities)), relation))], offsets)
+
+
+def _runs(adjacency: Adjacency) -> kernels.Runs:
+    """Where the edges of each (head, relation) begin, and each head's first such run.  (run + 1), (entity + 1)"""
+    heads, relations = adjacency.heads, adjacency.relations
+    new = np.ones(len(heads), bool)
+    new[1:] = (heads[1:] != heads[:-1]) | (relations[1:] != relations[:-1])
+    firsts = np.flatnonzero(new)
+    offsets = np.searchsorted(firsts, adjacency.offsets)
+    return kernels.Runs(np.append(firsts, len(heads)), offsets.astype(np.int64))
+
+
+# ------------------------------------------------------------------------------------------ rules with constants
+
+
+def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: _Work) -> Iterator[Rules]:
+    """r(X,c) ← b(X,d) and r(X,c) ← b(X,A), over all edge relations r: the mirror images are among them."""
+    n = adjacency.num_entities
+    codes = adjacency.relations.astype(np.int64) * n + adjacency.tails
+    attributes, attribute = np.unique(codes, return_inverse=True)
+    proper = np.flatnonzero(adjacency.heads != adjacency.tails)
+    order = proper[np.argsort(attribute[proper], kind="stable")]
+    members = adjacency.heads[order]
+    member_offsets = np.searchsorted(attribute[order], np.arange(len(attributes) + 1))
+    relation, tail = np.divmod(attributes, max(n, 1))
+    bearing = np.unique(adjacency.relations[proper].astype(np.int64) * n + adjacency.heads[proper]) // max(n, 1)
+    bearers = np.bincount(bearing, minlength=2 * adjacency.num_relations)
+    targets = np.flatnonzero(np.diff(member_offsets) >= options.constant_support)
+    count = -(-len(targets) // TARGETS_PER_TASK)
+
+    def task(i: int) -> Any:
+        return kernels.count_constants(
+            targets[i * TARGETS_PER_TASK : (i + 1) * TARGETS_PER_TASK],
+            options.constant_support, options.constant_confidence,
+            members, member_offsets, attribute, relation, tail, bearers,
+            Edges(adjacency.offsets, adjacency.relations, adjacency.tails),
+        )  # fmt: skip
+
+    for _, (target, body, body_count, support) in work.run("rules with constants", task, count):
+        is_any = body < 0
+        safe = np.where(is_any, 0, body)
+        full = np.full((len(target), MAX_LENGTH), NONE, np.int32)
+        full[:, 0] = np.where(is_any, -1 - body, relation[safe])
+        yield Rules(
+            adjacency.num_relations,
+            relation[target].astype(np.int32),
+            full,
+            tail[target].astype(np.int32),
+            np.where(is_any, NONE, tail[safe]).astype(np.int32),
+            body_count,
+            support,
+            np.zeros(len(target)),
+        )

@@ -1,0 +1,123 @@
+"""The rule type: parallel arrays of ids. Text lives in `text`, mining in `mine`, answers in `apply`.
+
+Closed rule     r(X,Y) ← b1(X,A1) ∧ … ∧ bn(A(n-1),Y)
+Constant rules  r(X,c) ← b(X,d)      r(X,c) ← b(X,A)
+
+Relations are edge relations (`r + num_relations` walks r backwards), so that the mirror images
+`r(c,Y) ← b(d,Y)` are constant rules whose head is an inverse relation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from squire.graph.adjacency import Ids, Offsets
+
+MAX_LENGTH = 3
+NONE = -1  # no such atom, no such constant
+
+# Pessimism of the confidence: with few instances a rule is not trusted as its plain ratio would have it. Of 2, 5,
+# 10 and 20, ten was the best or near it on valid of NELL23K, NELL995, FB15K237-20 and world (docs/LOG.md).
+PSEUDO_COUNT = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """A set of rules, in any order."""
+
+    num_relations: int  # of the graph, without inverses
+    head: Ids  # (rule): edge relation r; a closed rule's is never an inverse
+    body: Ids  # (rule, MAX_LENGTH): edge relations walked from X, then NONE
+    head_constant: Ids  # (rule): c, or NONE for a closed rule
+    body_constant: Ids  # (rule): d where the body ends, or NONE for Y (closed) or any A
+    body_count: Offsets  # (rule): (X, Y) pairs, or X for constant rules, that the body gives
+    support: Offsets  # (rule): those of them that are in the graph
+    error: npt.NDArray[np.float64]  # (rule): standard error of the confidence where counts are estimates, else 0
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+    @property
+    def is_closed(self) -> npt.NDArray[np.bool_]:
+        return np.equal(self.head_constant, NONE)
+
+    @property
+    def length(self) -> Offsets:
+        """Atoms in the body.  (rule)"""
+        atoms: Offsets = np.sum(self.body != NONE, axis=1, dtype=np.int64)
+        return atoms
+
+    @property
+    def confidence(self) -> npt.NDArray[np.float64]:
+        """The plain ratio, as rule files state it.  (rule)"""
+        return self.support / np.maximum(self.body_count, 1)
+
+    @property
+    def trust(self) -> npt.NDArray[np.float64]:
+        """The confidence with PSEUDO_COUNT failures added: what rankings and path search sort by.  (rule)"""
+        return self.support / (self.body_count + PSEUDO_COUNT)
+
+    def take(self, index: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Rules:
+        """Some of the rules, in the order of `index`."""
+        arrays = (getattr(self, column.name)[index] for column in fields(self)[1:])
+        return Rules(self.num_relations, *arrays)
+
+    @classmethod
+    def concatenate(cls, num_relations: int, parts: list[Rules]) -> Rules:
+        if not parts:
+            return cls.empty(num_relations)
+        arrays = [np.concatenate([getattr(p, column.name) for p in parts]) for column in fields(cls)[1:]]
+        return cls(num_relations, *arrays)
+
+    @classmethod
+    def empty(cls, num_relations: int) -> Rules:
+        none = np.empty(0, np.int32)
+        return cls.closed(num_relations, none, np.empty((0, MAX_LENGTH), np.int32), none, none)
+
+    @classmethod
+    def closed(
+        cls, num_relations: int, head: Ids, body: Ids, body_count: Ids | Offsets, support: Ids | Offsets
+    ) -> Rules:
+        """Closed rules with exact counts."""
+        none = np.full(len(head), NONE, np.int32)
+        counts = body_count.astype(np.int64), support.astype(np.int64)
+        return cls(num_relations, head, body, none, none, *counts, np.zeros(len(head)))
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedIndex:
+    """Closed rules and their mirrors by head relation, the most trusted first: what walks along rules needs."""
+
+    offsets: Offsets  # (2 * num_relations + 1): rules of edge relation r are offsets[r]:offsets[r + 1]
+    body: Ids  # (entry, MAX_LENGTH): edge relations from head to tail, then NONE
+    trust: npt.NDArray[np.float64]  # (entry), falling within a relation
+    rule: Offsets  # (entry): position in the rules that the index was made of
+
+    @classmethod
+    def of(cls, rules: Rules) -> ClosedIndex:
+        """Each r(X,Y) ← b1 … bn also gives r⁻¹(Y,X) ← bn⁻¹ … b1⁻¹."""
+        which = np.flatnonzero(rules.is_closed)
+        body = rules.body[which]
+        head = np.concatenate([rules.head[which], inverse(rules.head[which], rules.num_relations)])
+        both = np.concatenate([body, mirrored(body, rules.num_relations)])
+        trust = np.tile(rules.trust[which], 2)
+        # Ties are broken by shorter bodies, then by relation ids: any fixed order, so that runs repeat.
+        order = np.lexsort((both[:, 2], both[:, 1], both[:, 0], (both != NONE).sum(axis=1), -trust, head))
+        offsets = np.searchsorted(head[order], np.arange(2 * rules.num_relations + 1))
+        return cls(offsets.astype(np.int64), both[order], trust[order], np.tile(which, 2)[order])
+
+
+def inverse(relations: Ids, num_relations: int) -> Ids:
+    """The edge relations that walk the same edges the other way; NONE stays."""
+    turned = np.where(relations < num_relations, relations + num_relations, relations - num_relations)
+    return np.where(relations == NONE, NONE, turned).astype(np.int32)
+
+
+def mirrored(body: Ids, num_relations: int) -> Ids:
+    """Bodies walked from the other end.  (rule, MAX_LENGTH)"""
+    turned = inverse(body[:, ::-1], num_relations)
+    order = np.argsort(turned == NONE, axis=1, kind="stable")  # the padding back to the end
+    return np.take_along_axis(turned, order, axis=1)
