@@ -19,10 +19,10 @@ from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.reasoning.reasoner import Reasoner
-from squire.search.decoding import Decoding, decode
-from squire.search.trained import Run
+from squire.search.decoding import DecodingOptions, decode
+from squire.search.trained import TrainedModel
 
 AUTHORS_QPS = 0.108  # of their code at this size and beam, on this kind of machine
 BEAM, INTERACTIVE_BEAM = 512, 64
@@ -64,32 +64,32 @@ def train(graph: Path, run: Path) -> None:
 def speed(run: str, queries: str, prune: str) -> Figures:
     reasoner = Reasoner.load(run)
     loaded = reasoner.run
-    asked = Asked.of(loaded.graph, "test", sample=int(queries))
+    query_set = QuerySet.from_graph(loaded.graph, "test", sample=int(queries))
     peaks = [gemm_gflops()]
     rates = {}
     for name, share in (("qps_beam512", 0.0), ("qps_pruned", float(prune))):
-        how = Decoding.of(loaded.recipe, loaded.known, beam=BEAM, prune=share)
+        decoding = DecodingOptions.from_recipe(loaded.recipe, loaded.known_edges, beam=BEAM, prune=share)
         began = time.perf_counter()
-        for _ in decode(loaded.steps, asked.queries[:, :2], how):
+        for _ in decode(loaded.decoder, query_set.queries[:, :2], decoding):
             pass
-        rates[name] = round(len(asked.queries) / (time.perf_counter() - began), 2)
+        rates[name] = round(len(query_set.queries) / (time.perf_counter() - began), 2)
         peaks.append(gemm_gflops())
     return {
         "gemm_gflops": round(max(peaks), 1),
         **rates,
         "speedup_over_authors": round(rates["qps_beam512"] / AUTHORS_QPS, 1),
-        "answer_ms": round(1000 * _answer_seconds(reasoner, asked), 1),
+        "answer_ms": round(1000 * _answer_seconds(reasoner, query_set), 1),
         "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "prune": float(prune),
     }
 
 
-def _answer_seconds(reasoner: Reasoner, asked: Asked) -> float:
+def _answer_seconds(reasoner: Reasoner, query_set: QuerySet) -> float:
     """One question at a time, from words to words; the median."""
-    names = reasoner.names
+    labels = reasoner.labels
     times = []
-    for head, relation, _ in asked.queries[:21].tolist():
-        words = names.entities[head], names.relations[relation]
+    for head, relation, _ in query_set.queries[:21].tolist():
+        words = labels.entities[head], labels.relations[relation]
         began = time.perf_counter()
         reasoner.answer(*words, beam=INTERACTIVE_BEAM)
         times.append(time.perf_counter() - began)
@@ -97,17 +97,21 @@ def _answer_seconds(reasoner: Reasoner, asked: Asked) -> float:
 
 
 def cost(run: str, judged: str, prune: str) -> Figures:
-    loaded = Run.load(Path(run))
-    asked = Asked.of(loaded.graph, "valid", known_in=("train", "valid"), sample=int(judged), seed=1)
+    loaded = TrainedModel.load(Path(run))
+    query_set = QuerySet.from_graph(
+        loaded.graph, "valid", filter_splits=("train", "valid"), sample=int(judged), seed=1
+    )
     mrr = []
     for share in (0.0, float(prune)):
-        how = Decoding.of(loaded.recipe, loaded.known, beam=BEAM, prune=share)
-        mrr.append(rank_by_paths(loaded.steps, loaded.graph, asked, how, 0).metrics(intervals=False).mrr)
+        decoding = DecodingOptions.from_recipe(loaded.recipe, loaded.known_edges, beam=BEAM, prune=share)
+        mrr.append(
+            rank_by_paths(loaded.decoder, loaded.graph, query_set, decoding, 0).metrics(intervals=False).mrr
+        )
     return {
         "mrr_beam512": round(mrr[0], 4),
         "mrr_pruned": round(mrr[1], 4),
         "mrr_cost": round(mrr[0] - mrr[1], 4),
-        "judged_queries": len(asked.queries),
+        "judged_queries": len(query_set.queries),
     }
 
 

@@ -17,7 +17,7 @@ from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
 from squire.graph.loading import load_graph
 from squire.ranking.attribution import contributions
-from squire.ranking.features import QUERIES_AT_ONCE, Evidence
+from squire.ranking.features import QUERIES_AT_ONCE, CandidateFeatures
 from squire.ranking.ranker import Network, Ranker, RankerOptions, count_columns
 from squire.rules.mining import mine_rules
 
@@ -38,7 +38,7 @@ def main() -> None:
 def speed(folder: str, queries: str) -> Figures:
     torch.set_num_threads(1)
     graph = load_graph(Path(folder))
-    evidence = Evidence(graph.train, mine_rules(graph.train).rules)
+    evidence = CandidateFeatures(graph.train, mine_rules(graph.train).rules)
     columns, relations, options = count_columns(evidence.table), 2 * graph.num_relations, RankerOptions()
     networks = [Network(columns, relations, options) for _ in range(options.networks)]
     ranker = Ranker(evidence.table, torch.zeros(columns), torch.ones(columns), networks, options)

@@ -26,7 +26,7 @@ from squire.core.run_files import RULES, TRIES
 from squire.core.team import ALONE
 from squire.graph.loading import load_graph
 from squire.model.recipe import Recipe, load_recipe
-from squire.search.trained import Run, new_model
+from squire.search.trained import TrainedModel, new_model
 from squire.training.iterative import Facts, Gathering
 
 TARGETS = {
@@ -54,9 +54,9 @@ def main() -> None:
 
 
 def nell23k(folder: str, beam: str) -> Figures:
-    run = Run.load(Path(folder))
+    run = TrainedModel.load(Path(folder))
     recipe = with_beam(run.recipe, beam)
-    facts = Facts.of(run.graph)
+    facts = Facts.from_graph(run.graph)
     figures: Figures = {"queries": len(facts.queries), "facts": len(facts.triples), "beam": int(beam)}
     peaks = [gemm_gflops()]
     with tempfile.TemporaryDirectory() as scratch:
@@ -80,7 +80,7 @@ def fb15k237(folder: str, blocks: str, beam: str) -> Figures:
     recipe = with_beam(load_recipe("dense", ["model.layers=6", "paths.rules=false"]), beam)
     torch.manual_seed(0)
     model = new_model(graph, recipe).eval()
-    facts = Facts.of(graph)
+    facts = Facts.from_graph(graph)
     all_blocks = facts.blocks()
     figures: Figures = {"fb15k237_queries": len(facts.queries), "fb15k237_gemm_gflops": 0.0}
     total = 0.0

@@ -3,8 +3,8 @@
     python benchmarks/negatives.py [FOLDER OF THE GRAPHS] [--graph NELL995]
 
 For a model that knows no more than the prior, on three batches of 8,192 tokens: drawn evenly, by how often an
-entity is a tail at all, and as `model.negative_sampling` does, by how often it is a tail of the batch's relations. The
-last line is JSON.
+entity is a tail at all, and as `model.negative_sampling` does, by how often it is a tail of the batch's
+relations. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from squire.model.negative_sampling import Negatives, Reals, chances_of
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.paths.sampling import both_directions, sample_paths
 from squire.paths.tries import build_tries
 
@@ -37,9 +37,11 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = load_graph(arguments.folder / arguments.graph)
     size, rng = graph.num_entities, np.random.default_rng(0)
-    vocab, negatives = Vocab(size, graph.num_relations), Negatives(graph.train, 1)
+    vocab, negatives = Vocabulary(size, graph.num_relations), Negatives(graph.train, 1)
     torch.manual_seed(0)
-    model = Transformer(vocab, ModelConfig(layers=1, dim=64, feedforward=64), Prior.of(graph.train)).eval()
+    model = Transformer(
+        vocab, ModelConfig(layers=1, dim=64, feedforward=64), Prior.from_adjacency(graph.train)
+    ).eval()
     paths = sample_paths(graph.train, both_directions(graph.train.triples, graph.num_relations), seed=0)
     even = np.full(size, 1 / size)
     anyhow = even + np.bincount(graph.train.tails, minlength=size) / graph.train.num_edges

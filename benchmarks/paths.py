@@ -87,7 +87,7 @@ def get_rules(file: str, min_confidence: float) -> Rules:
 def paths_step(folder: str, file: str, min_confidence: str, hops: str) -> Figures:
     """Sample the paths of one graph and build its prefix trees."""
     rules = None if file == "-" else get_rules(file, float(min_confidence))
-    index = None if rules is None else ClosedIndex.of(rules)
+    index = None if rules is None else ClosedIndex.from_rules(rules)
     warm_up()
     graph = load_graph(folder)
     queries = both_directions(graph.train.triples, graph.num_relations)
@@ -128,7 +128,7 @@ def warm_up() -> None:
     body = np.array([[0, 0, -1]], np.int32)
     rules = Rules.closed(1, body[:, 0], body, body[:, 0] + 5, body[:, 0] + 1)
     queries = both_directions(triples, 1)
-    for index in (None, ClosedIndex.of(rules)):
+    for index in (None, ClosedIndex.from_rules(rules)):
         build_tries(sample_paths(Adjacency.build(triples, 3, 1), queries, index, seed=0))
 
 

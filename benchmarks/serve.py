@@ -161,10 +161,10 @@ def search_figures() -> Figures:
 def load_figures(run: Path, seconds: float | None) -> tuple[Figures, list[str]]:
     """All phases against a service of its own process, and what failed."""
     graph = Graph.load(run / "graph.graph")
-    names = graph.names
+    labels = graph.labels
     asked = (graph.test if len(graph.test) else graph.train.triples)[:200].tolist()
     questions = [
-        {"head": names.entities[head], "relation": names.relations[relation]} for head, relation, _ in asked
+        {"head": labels.entities[head], "relation": labels.relations[relation]} for head, relation, _ in asked
     ]
     command = [sys.executable, "-m", "squire", "serve", f"model={run}", "--port", "0"]
     service = subprocess.Popen(

@@ -27,7 +27,7 @@ from squire.model.negative_sampling import Negatives
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.paths.sampling import both_directions, sample_paths
 from squire.paths.tries import build_tries
 from squire.rules.mining import MiningOptions, mine_rules
@@ -59,12 +59,12 @@ def train_step(folder: str, steps: str, nodes: str) -> Figures:
     graph = load_graph(folder)
     rules = mine_rules(graph.train, MiningOptions(constants=False, min_confidence=0.01)).rules
     queries = both_directions(graph.train.triples, graph.num_relations)
-    paths = sample_paths(graph.train, queries, ClosedIndex.of(rules), seed=0)
-    vocab = Vocab(graph.num_entities, graph.num_relations)
+    paths = sample_paths(graph.train, queries, ClosedIndex.from_rules(rules), seed=0)
+    vocab = Vocabulary(graph.num_entities, graph.num_relations)
     batches = Batches(build_tries(paths), vocab, int(nodes), Masking(0.15), seed=0)
     torch.manual_seed(0)
     torch.set_flush_denormal(True)
-    model = Transformer(vocab, PAPER, Prior.of(graph.train))
+    model = Transformer(vocab, PAPER, Prior.from_adjacency(graph.train))
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
     seconds: list[float] = []
     useful: list[float] = []
@@ -103,12 +103,12 @@ def large_step(entities: str, drawn: str) -> Figures:
     facts = [rng.integers(0, limit, 2 * size) for limit in (size, relations)]
     facts.append((size * rng.random(2 * size) ** 3).astype(np.int64))  # some are tails far more often than others
     graph = Adjacency.build(np.stack(facts, axis=1).astype(np.int32), size, relations)
-    vocab = Vocab(size, relations)
+    vocab = Vocabulary(size, relations)
     tries = build_tries(sample_paths(graph, both_directions(graph.triples[:: size // 500], relations), seed=0))
     negatives = Negatives(graph, int(drawn)) if int(drawn) else None
     torch.manual_seed(0)
     torch.set_flush_denormal(True)
-    model = Transformer(vocab, LARGE, Prior.of(graph))
+    model = Transformer(vocab, LARGE, Prior.from_adjacency(graph))
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
     batches = Batches(tries, vocab, 2048, Masking(0.15), 0, negatives)
     seconds: list[tuple[float, float]] = []
@@ -125,7 +125,7 @@ def large_step(entities: str, drawn: str) -> Figures:
     return {"step_s": round(step_s, 3), "table_s": round(table_s, 3)}
 
 
-def useful_gflop(batch: Batch, vocab: Vocab) -> float:
+def useful_gflop(batch: Batch, vocab: Vocabulary) -> float:
     """Of one step: two operations a multiplication, three products for each (forward, and two backward)."""
     tokens = int((batch.tokens != vocab.pad).sum())
     pairs = int(batch.visible.sum()) - int((batch.tokens == vocab.pad).sum())

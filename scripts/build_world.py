@@ -93,7 +93,7 @@ def plain(name: str) -> str:
     return name.replace("St. ", "Saint ").replace(" & ", " and ").replace("’", "'")
 
 
-class Labels:
+class LabelIndex:
     """English labels for the codes of places, languages and currencies."""
 
     def __init__(self, places: dict[str, str], languages: dict[str, str], currencies: dict[str, str]) -> None:
@@ -122,7 +122,7 @@ class Labels:
         return token
 
 
-def country_facts(labels: Labels, countries: dict[str, dict[str, str]]) -> Iterator[Fact]:
+def country_facts(labels: LabelIndex, countries: dict[str, dict[str, str]]) -> Iterator[Fact]:
     """The tables that list places under a common tail: members of an organisation, shores of a sea."""
     for relation, tails in countries.items():
         for tail, codes in tails.items():
@@ -130,7 +130,7 @@ def country_facts(labels: Labels, countries: dict[str, dict[str, str]]) -> Itera
                 yield labels.place(code), relation, labels.any(tail)
 
 
-def thing_facts(labels: Labels) -> Iterator[Fact]:
+def thing_facts(labels: LabelIndex) -> Iterator[Fact]:
     """Rivers, capitals on the water, organisations, currencies: the tables that list tails under a head."""
     for relation, heads in table("things").items():
         for head, tails in heads.items():
@@ -138,7 +138,7 @@ def thing_facts(labels: Labels) -> Iterator[Fact]:
                 yield labels.any(head), relation, labels.any(tail)
 
 
-def city_facts(labels: Labels) -> Iterator[Fact]:
+def city_facts(labels: LabelIndex) -> Iterator[Fact]:
     """Capitals, and other cities with their country and waters."""
     for code, city in table("capitals").items():
         yield labels.place(code), "capital", city
@@ -149,7 +149,7 @@ def city_facts(labels: Labels) -> Iterator[Fact]:
             yield city, "lies on", water
 
 
-def border_facts(labels: Labels) -> Iterator[Fact]:
+def border_facts(labels: LabelIndex) -> Iterator[Fact]:
     """Each land border once, from the label that sorts first; the README of the graph says why."""
     for code, neighbours in table("borders").items():
         for neighbour in neighbours.split():
@@ -176,7 +176,7 @@ def corrected(cldr: Iterable[str], code: str, more: dict[str, str], less: dict[s
     return sorted(wanted)
 
 
-def currency_facts(labels: Labels, codes: Iterable[str], places: dict[str, dict[str, str]]) -> Iterator[Fact]:
+def currency_facts(labels: LabelIndex, codes: Iterable[str], places: dict[str, dict[str, str]]) -> Iterator[Fact]:
     """Currencies of places, and their common kinds (dollar, franc) where two currencies share one."""
     used = set()
     for code in codes:
@@ -196,7 +196,7 @@ def cldr_languages(code: str, status: str, same: dict[str, str]) -> set[str]:
     return {same.get(language, language) for language in plain_codes}
 
 
-def spoken_facts(labels: Labels, codes: Iterable[str], tables: dict[str, Any]) -> Iterator[Fact]:
+def spoken_facts(labels: LabelIndex, codes: Iterable[str], tables: dict[str, Any]) -> Iterator[Fact]:
     """Official and regional languages of places."""
     trusted = set(tables["regional_trusted"]["codes"].split())
     for code in codes:
@@ -210,7 +210,7 @@ def spoken_facts(labels: Labels, codes: Iterable[str], tables: dict[str, Any]) -
             yield labels.place(code), "regional language", labels.language(language)
 
 
-def language_facts(labels: Labels, tables: dict[str, Any]) -> Iterator[Fact]:
+def language_facts(labels: LabelIndex, tables: dict[str, Any]) -> Iterator[Fact]:
     """Families and scripts of languages, and the tree of families."""
     parent: dict[str, str] = tables["branch_of"]
     yield from ((branch, "part of", above) for branch, above in parent.items())
@@ -235,7 +235,7 @@ def scripts_of(language: str, tables: dict[str, Any]) -> list[str]:
 def all_facts() -> list[Fact]:
     """Every fact of the graph, sorted."""
     places, tables, countries = table("places"), table("languages"), table("countries")
-    labels = Labels(places["labels"], tables["labels"], places["currency_labels"])
+    labels = LabelIndex(places["labels"], tables["labels"], places["currency_labels"])
     codes = sorted(code for line in countries["in subregion"].values() for code in line.split())
     facts = [
         *country_facts(labels, countries),
@@ -325,7 +325,7 @@ def write(files: dict[str, bytes], folder: Path) -> None:
 
 
 def differing(files: dict[str, bytes], folder: Path) -> list[str]:
-    """Names of the files that are missing in the folder or have other content there."""
+    """Labels of the files that are missing in the folder or have other content there."""
     return [
         name
         for name, content in files.items()

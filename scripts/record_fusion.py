@@ -3,7 +3,7 @@
     python scripts/record_fusion.py --seeds 3 NELL23K NELL995 FB15K237-20 world
     python scripts/record_fusion.py --folds 14 FB15K237
 
-Names are those of `squire data list`, found below SQUIRE_DATA. Fits with the default options, chosen on valid
+Labels are those of `squire data list`, found below SQUIRE_DATA. Fits with the default options, chosen on valid
 (docs/LOG.md), and evaluates on test; where names of entities are evidence, also once without them. Calibration is
 fitted on valid; its error on test, that of the first seed, is the one that counts, and is drawn as
 docs/images/reliability-GRAPH.png. The rows of rules and frequency stand in `results/rules-GRAPH.json`.
@@ -24,7 +24,7 @@ from squire.core.files import replacing
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import Fused, rank_by_fusion
 from squire.evaluation.metrics import Metrics
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.reliability_plot import draw_reliability
 from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
@@ -57,19 +57,19 @@ def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], lis
     began = time.perf_counter()
     fusion = fit_fusion(graph, folds=folds)
     fitted = time.perf_counter()
-    asked = {which: Asked.of(graph, *which) for which in ALL}
-    found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in asked.items()}
+    query_set = {which: QuerySet.from_graph(graph, *which) for which in ALL}
+    found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in query_set.items()}
     evaluated = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     load = os.getloadavg()[0]
     tails = [{which: found[which].ranking.metrics() for which in TAILS}]
-    tails += [ranked(fit_fusion(graph, seed=seed, folds=folds), graph, asked) for seed in range(1, seeds)]
+    tails += [ranked(fit_fusion(graph, seed=seed, folds=folds), graph, query_set) for seed in range(1, seeds)]
     without = []
     if len(fusion.evidence.words.item):
-        without = list(ranked(fit_fusion(graph, names=False, folds=folds), graph, asked).values())
+        without = list(ranked(fit_fusion(graph, names=False, folds=folds), graph, query_set).values())
     draw(found["test", "tail"], HOME / "docs" / "images" / f"reliability-{graph.name}.png")
     rows = [found["test", "both"].ranking.metrics(), *(row for by in tails for row in by.values()), *without]
-    rows += [rank_by_frequency(graph, questions).metrics() for questions in asked.values()]
+    rows += [rank_by_frequency(graph, questions).metrics() for questions in query_set.values()]
     content: dict[str, object] = {
         "rows": [row.as_dict() for row in rows],
         "mrr": {f"{split}, {side}": spread([by[split, side].mrr for by in tails]) for split, side in TAILS},
@@ -86,8 +86,8 @@ def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], lis
     return content, rows
 
 
-def ranked(fusion: Fusion, graph: Graph, asked: dict[Which, Asked]) -> dict[Which, Metrics]:
-    return {which: rank_by_fusion(fusion, graph, asked[which]).ranking.metrics() for which in TAILS}
+def ranked(fusion: Fusion, graph: Graph, query_set: dict[Which, QuerySet]) -> dict[Which, Metrics]:
+    return {which: rank_by_fusion(fusion, graph, query_set[which]).ranking.metrics() for which in TAILS}
 
 
 def spread(values: list[float]) -> dict[str, float]:

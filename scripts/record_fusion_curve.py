@@ -4,7 +4,7 @@
 
 Of train a share is kept (drawn by a seed), everything is fitted on it, and the same questions of valid are asked
 with the same filter. Writes results/fusion-curve.json and docs/images/fusion-curve.png: a point a share, a curve a
-graph, beside the tail frequency of the same facts. Names are found below SQUIRE_DATA.
+graph, beside the tail frequency of the same facts. Labels are found below SQUIRE_DATA.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from squire.core.files import replacing
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.plots import plain, save
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency
 from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
@@ -59,12 +59,14 @@ def main() -> None:
 
 
 def curve(graph: Graph) -> list[Point]:
-    asked = Asked.of(graph, "valid")  # with the filter of all facts, also of those that are not kept
+    query_set = QuerySet.from_graph(
+        graph, "valid"
+    )  # with the filter of all facts, also of those that are not kept
     points = []
     for share in SHARES:
         part = reduced(graph, share)
-        fused = rank_by_fusion(fit_fusion(part, seed=SEED, folds=FOLDS), part, asked).ranking.metrics()
-        frequency = rank_by_frequency(part, asked).metrics()
+        fused = rank_by_fusion(fit_fusion(part, seed=SEED, folds=FOLDS), part, query_set).ranking.metrics()
+        frequency = rank_by_frequency(part, query_set).metrics()
         points.append(Point(share, len(part.train.triples), fused.mrr, frequency.mrr, str(fused.signature)))
         print(graph.name, points[-1], flush=True)
     return points

@@ -2,7 +2,7 @@
 
     python scripts/record_rules.py NELL23K NELL995 FB15K237-20 FB15K237
 
-Names are those of `squire data list`, found below SQUIRE_DATA. Mines with the default options, chosen on
+Labels are those of `squire data list`, found below SQUIRE_DATA. Mines with the default options, chosen on
 valid (docs/LOG.md), and evaluates once on test, beside the frequency row.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from squire.core.files import replacing
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import Metrics
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.benchmarks import datasets
 from squire.graph.loading import load_graph
 from squire.rules.application import RuleEngine
@@ -45,8 +45,8 @@ def record(name: str) -> tuple[dict[str, object], list[Metrics]]:
     engine = RuleEngine(rules, graph.train)
     rows = [
         ranking.metrics()
-        for asked in (Asked.of(graph, "test", "tail"), Asked.of(graph, "test", "both"))
-        for ranking in (rank_by_frequency(graph, asked), rank_by_rules(graph, asked, engine))
+        for query_set in (QuerySet.from_graph(graph, "test", "tail"), QuerySet.from_graph(graph, "test", "both"))
+        for ranking in (rank_by_frequency(graph, query_set), rank_by_rules(graph, query_set, engine))
     ]
     content: dict[str, object] = {
         "command": f"python scripts/record_rules.py {name}",

@@ -2,7 +2,7 @@
 
     python scripts/record_run.py NELL23K FB15K237-20 NELL995 FB15K237
 
-Names are those of `squire data list`, found below SQUIRE_DATA. Runs are kept in runs/GRAPH. One that was begun is
+Labels are those of `squire data list`, found below SQUIRE_DATA. Runs are kept in runs/GRAPH. One that was begun is
 gone on with, unless `--trained SECONDS MB` says that it is trained, and what that took.
 """
 

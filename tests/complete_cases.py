@@ -18,7 +18,7 @@ from squire.core.run_files import GRAPH, LAST, RECIPE, RULES
 from squire.graph.graph import Graph
 from squire.model.recipe import load_recipe
 from squire.reasoning.reasoner import Reasoner
-from squire.search.trained import Run, new_model
+from squire.search.trained import TrainedModel, new_model
 
 SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "decode.beam=8"]
 SMALL += ["model.prior=false"]  # it would decide all paths, where nothing was learned
@@ -52,7 +52,7 @@ def make_run(folder: Path, graph: Graph | None = None, seed: int = 0) -> Path:
 
 
 def a_reasoner(folder: Path) -> Reasoner:
-    return Reasoner(Run.load(folder))
+    return Reasoner(TrainedModel.load(folder))
 
 
 def a_job(

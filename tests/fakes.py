@@ -14,7 +14,7 @@ Shares = Mapping[Path, float]  # of each path among those of a question
 
 
 class FakeSteps:
-    """`beam.Steps` of any function of a query and a path; remembers who was fed."""
+    """`beam.Decoder` of any function of a query and a path; remembers who was fed."""
 
     def __init__(self, follow: Follow, num_entities: int) -> None:
         self.num_entities, self.device, self._follow = num_entities, torch.device("cpu"), follow

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 
 LabelTriple = tuple[str, str, str]
 
@@ -20,23 +20,23 @@ def make_graph(splits: Mapping[str, Iterable[LabelTriple]], prefixes: Mapping[st
     """A graph from triples of labels by split."""
     listed = {split: list(triples) for split, triples in splits.items()}
     facts = [triple for triples in listed.values() for triple in triples]
-    entities = Labels((label for h, _, t in facts for label in (h, t)), "entity")
-    relations = Labels((r for _, r, _ in facts), "relation")
-    names = Names(entities, relations, prefixes or {})
+    entities = LabelIndex((label for h, _, t in facts for label in (h, t)), "entity")
+    relations = LabelIndex((r for _, r, _ in facts), "relation")
+    labels = Labels(entities, relations, prefixes or {})
     ids = {
         split: np.array(
-            [(names.entity(h), names.relation(r), names.entity(t)) for h, r, t in triples], np.int32
+            [(labels.entity_id(h), labels.relation_id(r), labels.entity_id(t)) for h, r, t in triples], np.int32
         ).reshape(-1, 3)
         for split, triples in listed.items()
     }
-    return Graph.build("made", names, ids)
+    return Graph.build("made", labels, ids)
 
 
 def facts_of(graph: Graph, *splits: str) -> set[LabelTriple]:
     """The label triples of these splits, of all by default."""
-    names = graph.names
+    labels = graph.labels
     return {
-        (names.entities[h], names.relations[r], names.entities[t])
+        (labels.entities[h], labels.relations[r], labels.entities[t])
         for split in splits or SPLITS
         for h, r, t in graph.triples(split).tolist()
     }

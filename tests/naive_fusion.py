@@ -33,7 +33,7 @@ class NaiveEvidence:
         self.signatures: dict[int, dict[int, float]] = defaultdict(dict)
         for (h, r), own in self.graph.by_head_relation.items():
             self.signatures[h][r] = (1 + math.log(len(own))) * math.log(self.n / (having[r] + 1))
-        self.names = naive_words(names)
+        self.labels = naive_words(names)
 
     def similarity(self, a: int, b: int) -> float:
         """Cosine of the attributes; what one entity alone has counts in the norms only."""
@@ -82,7 +82,7 @@ class NaiveEvidence:
         return {t: weight for t, weight in out.items() if weight > 0}, total
 
     def alike_by_name(self, a: int, b: int) -> float:
-        return sum(weight * self.names[b].get(word, 0.0) for word, weight in self.names[a].items())
+        return sum(weight * self.labels[b].get(word, 0.0) for word, weight in self.labels[a].items())
 
     def walk(self, h: int, steps: int) -> dict[int, float]:
         at = {h: 1.0}
@@ -130,7 +130,7 @@ class NaiveEvidence:
         named, named_total = self.votes_by_name(h, r)
         called: dict[tuple[bool, str], float] = defaultdict(float)
         for tail, count in tails.items():
-            for word, w in self.names[tail].items():
+            for word, w in self.labels[tail].items():
                 called[word] += count * w
         called_norm = max(math.sqrt(sum(w * w for w in called.values())), 1e-9)
         return [
@@ -156,7 +156,7 @@ class NaiveEvidence:
             sum(vote * self.alike_by_name(t, x) for x, vote in named.items()) / (named_total + 1e-3),
             self.alike_by_name(h, t),
             sum(self.alike_by_name(t, x) for x in own) / max(len(own), 1),
-            sum(w * called.get(word, 0.0) for word, w in self.names[t].items()) / called_norm,
+            sum(w * called.get(word, 0.0) for word, w in self.labels[t].items()) / called_norm,
             math.log1p(self.degree[h]),
             len(own),
             math.log1p(self.facts[r]),

@@ -126,9 +126,9 @@ class Visit:
 
 
 @contextmanager
-def visiting(browser: Browser, address: str, **how: Any) -> Iterator[Visit]:
+def visiting(browser: Browser, address: str, **decoding: Any) -> Iterator[Visit]:
     """A visit in a browser profile of its own; nothing bad may have happened at its end."""
-    context: BrowserContext = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+    context: BrowserContext = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **decoding})
     context.set_default_timeout(PATIENCE)
     visit = Visit(context.new_page(), address)
     try:

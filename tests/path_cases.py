@@ -29,7 +29,7 @@ def rules_of(*rules: tuple[int, list[int], int], relations: int = R) -> ClosedIn
     head = np.array([rule[0] for rule in rules], np.int32)
     body = np.array([rule[1] + [-1] * (3 - len(rule[1])) for rule in rules], np.int32).reshape(-1, 3)
     support = np.array([rule[2] for rule in rules])
-    return ClosedIndex.of(Rules.closed(relations, head, body, np.full(len(rules), 100), support))
+    return ClosedIndex.from_rules(Rules.closed(relations, head, body, np.full(len(rules), 100), support))
 
 
 def assert_uniform(counts: Counter[Path], support: set[Path]) -> None:

@@ -62,7 +62,7 @@ def test_answers_and_their_rules_are_those_of_brute_force(triples: set[naive_rul
         for rule in range(len(rules)):
             for answer in naive_answers(rules, rule, edges, head, relation):
                 expected.setdefault(answer, set()).add(rule)
-        own = candidates.of(query)
+        own = candidates.rows(query)
         found = {
             int(answer): {int(rule) for rule in used if rule != NONE}
             for answer, used in zip(candidates.answers[own], candidates.rules[own], strict=True)
@@ -80,7 +80,7 @@ def test_every_rule_of_an_answer_has_a_grounding_in_the_graph(triples: set[naive
     candidates = engine.answer(QUERIES)
     for query, (head, relation) in enumerate(QUERIES.tolist()):
         for answer, used in zip(
-            candidates.answers[candidates.of(query)], candidates.rules[candidates.of(query)], strict=True
+            candidates.answers[candidates.rows(query)], candidates.rules[candidates.rows(query)], strict=True
         ):
             for rule in used[used != NONE].tolist():
                 path = engine.grounding(head, relation, int(answer), rule)

@@ -8,7 +8,7 @@ from graphs import make_graph
 
 from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import Metrics, Signature
-from squire.evaluation.queries import Asked, queries_of
+from squire.evaluation.queries import QuerySet, queries_of
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.graph import SPLITS
 from squire.rules.application import RuleEngine
@@ -33,7 +33,7 @@ def test_rank_is_the_mean_of_the_best_and_the_worst(scores: list[float], known: 
 
 
 def test_metrics_are_means_over_ranks() -> None:
-    metrics = Metrics.of(np.array([1.0, 2.0, 4.0, 11.0]), Signature("g", "test", "tail", "m"))
+    metrics = Metrics.from_ranks(np.array([1.0, 2.0, 4.0, 11.0]), Signature("g", "test", "tail", "m"))
     assert metrics.mrr == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 11) / 4)
     assert (metrics.hits1, metrics.hits3, metrics.hits10) == (0.25, 0.5, 0.75)
     assert str(metrics.signature).startswith(
@@ -43,10 +43,10 @@ def test_metrics_are_means_over_ranks() -> None:
 
 def test_frequency_counts_tails_and_for_inverses_heads() -> None:
     graph = make_graph({"train": [("a", "r", "x"), ("b", "r", "x"), ("b", "r", "y"), ("b", "s", "a")]})
-    frequency, names = TailFrequency(graph), graph.names
-    assert frequency(names.relation("r"))[names.entity("x")] == pytest.approx(2 / 3)
-    assert frequency(names.relation("r"))[names.entity("a")] == 0
-    assert frequency(names.relation("r") + graph.num_relations)[names.entity("b")] == pytest.approx(2 / 3)
+    frequency, labels = TailFrequency(graph), graph.labels
+    assert frequency(labels.relation_id("r"))[labels.entity_id("x")] == pytest.approx(2 / 3)
+    assert frequency(labels.relation_id("r"))[labels.entity_id("a")] == 0
+    assert frequency(labels.relation_id("r") + graph.num_relations)[labels.entity_id("b")] == pytest.approx(2 / 3)
 
 
 def test_heads_are_asked_for_as_tails_of_the_inverse() -> None:
@@ -58,9 +58,9 @@ def test_rules_rank_by_rule_and_the_rest_by_frequency() -> None:
     train = [("a", "r", "x"), ("a", "s", "x"), ("b", "r", "x"), ("b", "s", "x"), ("c", "s", "y"), ("d", "q", "z")]
     graph = make_graph({"train": train, "test": [("c", "r", "y"), ("d", "s", "x")]})
     engine = RuleEngine(mine_rules(graph.train).rules, graph.train)
-    asked = Asked.of(graph, "test")
-    frequency = rank_by_frequency(graph, asked).metrics()
-    rules = rank_by_rules(graph, asked, engine).metrics()
+    query_set = QuerySet.from_graph(graph, "test")
+    frequency = rank_by_frequency(graph, query_set).metrics()
+    rules = rank_by_rules(graph, query_set, engine).metrics()
     assert frequency.mrr == pytest.approx((1 / 4.5 + 1) / 2)  # y ties with a, b, c, d, z behind x
     assert rules.mrr == 1.0  # r(X,Y) ⇐ s(X,Y) reaches y; no rule reaches x from d, but it is the usual tail of s
 
@@ -69,7 +69,7 @@ def test_the_filter_is_what_the_signature_says() -> None:
     train = [("a", "r", "x"), ("b", "r", "x"), ("c", "r", "y")]
     graph = make_graph({"train": train, "valid": [("d", "r", "y")], "test": [("d", "r", "x")]})
     without_test, with_test = (
-        rank_by_frequency(graph, Asked.of(graph, "valid", known_in=splits)).metrics()
+        rank_by_frequency(graph, QuerySet.from_graph(graph, "valid", filter_splits=splits)).metrics()
         for splits in (("train", "valid"), SPLITS)
     )
     assert without_test.mrr == 0.5  # x, a fact of test, is a rival
@@ -83,7 +83,7 @@ def test_held_out_triples_change_no_score() -> None:
     for valid in ([], [("x", "r", "y"), ("y", "r", "x"), ("x", "s", "a")]):
         graph = make_graph({"train": train, "valid": valid, "test": [("c", "r", "y")]})
         engine = RuleEngine(mine_rules(graph.train).rules, graph.train)
-        asked = Asked.of(graph, "test")
-        rankings = rank_by_frequency(graph, asked), rank_by_rules(graph, asked, engine)
+        query_set = QuerySet.from_graph(graph, "test")
+        rankings = rank_by_frequency(graph, query_set), rank_by_rules(graph, query_set, engine)
         ranks.append([ranking.ranks.tolist() for ranking in rankings])
     assert ranks[0] == ranks[1]

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from naive_beam import Ended, Follow
 from training_cases import ENTITIES, RELATIONS, VOCAB, small_graph
 
-from squire import beam
 from squire.graph.adjacency import Adjacency
-from squire.model.decoder import ModelSteps
+from squire.model.decoder import TransformerDecoder
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
+from squire.search import beam
 from squire.search.beam import Found, Guide, search
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Decoding, decode, rank_answers
+from squire.search.decoding import DecodingOptions, decode, rank_answers
 
 E, R = 5, 4
 
@@ -154,7 +154,7 @@ def test_pruning_asks_for_the_last_answer_that_is_new() -> None:
     follow = naive_beam.random_follow(4, E, R)
     known = {max(range(E), key=follow(0, (1,)).__getitem__), 0}
     graph = Adjacency.build(np.array([[0, 1, tail] for tail in known], np.int32), E, R // 2)
-    guide = Guide(EdgeConstraint.of(graph, torch.device("cpu"), name="graph"), 0.0)
+    guide = Guide(EdgeConstraint.from_adjacency(graph, torch.device("cpu"), name="graph"), 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beam, "LOOKED_AT", 2)
         found = search(FakeSteps(follow, E), torch.zeros(1).long(), torch.ones(1).long(), 30, 2, 0.5, guide=guide)
@@ -172,7 +172,9 @@ def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     heads = torch.tensor([0, 5])
     steps = FakeSteps(follow, ENTITIES)
-    found = search(steps, heads, torch.zeros(2).long(), width, hops, constraint=EdgeConstraint.of(graph))
+    found = search(
+        steps, heads, torch.zeros(2).long(), width, hops, constraint=EdgeConstraint.from_adjacency(graph)
+    )
     edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
     for query, head in enumerate(heads.tolist()):
         same(
@@ -186,7 +188,7 @@ def test_a_guide_leads_where_known_edges_lead(seed: int, width: int, share: floa
     graph = small_graph(triples=20, seed=seed)
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     heads = [0, 5]
-    guide = Guide(EdgeConstraint.of(graph), share)
+    guide = Guide(EdgeConstraint.from_adjacency(graph), share)
     steps = FakeSteps(follow, ENTITIES)
     found = search(steps, torch.tensor(heads), torch.zeros(2).long(), width, 2, guide=guide)
     edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
@@ -199,7 +201,9 @@ def test_a_constraint_without_edges_leaves_no_path() -> None:
     nothing = Adjacency.build(np.empty((0, 3), np.int32), ENTITIES, RELATIONS)
     model = model_of(typed=True, norm_first=True)
     (ranked,) = decode(
-        ModelSteps(model), np.array([[0, 0]], np.int32), Decoding(8, hops=2, constraint=EdgeConstraint.of(nothing))
+        TransformerDecoder(model),
+        np.array([[0, 0]], np.int32),
+        DecodingOptions(8, hops=2, constraint=EdgeConstraint.from_adjacency(nothing)),
     )
     assert len(ranked) == 1
     assert len(ranked.entity) == len(ranked.trail) == 0
@@ -212,10 +216,10 @@ def test_a_constraint_without_edges_leaves_no_path() -> None:
 def test_answers_by_their_best_path_or_by_all(seed: int, aggregate: str) -> None:
     follow = naive_beam.random_follow(seed, E, R)
     found = run(follow, 2, beam=12, hops=2)
-    ranked = rank_answers(found, torch.zeros(2).long(), Decoding(aggregate=aggregate))  # type: ignore[arg-type]
+    ranked = rank_answers(found, torch.zeros(2).long(), DecodingOptions(aggregate=aggregate))  # type: ignore[arg-type]
     for query in range(2):
         paths = naive_beam.beam_search(follow, query, 0, 12, 2)
-        own = ranked.of(query)
+        own = ranked.rows(query)
         expected = naive_beam.answers(paths, aggregate)
         assert dict(zip(ranked.entity[own].tolist(), ranked.score[own].tolist(), strict=True)) == pytest.approx(
             expected
@@ -237,12 +241,12 @@ def test_an_assertion_is_evidence_only_where_there_is_no_other_path() -> None:
         torch.tensor([1, 1, 2]),
         torch.tensor([[0.5, 0.5, 1.0, 1.0, 1.0], [0.5, 0.5, 1.0, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5, 0.5]]).log(),
     )
-    ranked = rank_answers(found, torch.tensor([1]), Decoding(edge_ends=True))
+    ranked = rank_answers(found, torch.tensor([1]), DecodingOptions(edge_ends=True))
     assert ranked.entity.tolist() == [3, 4]
     assert ranked.score.tolist() == pytest.approx([0.25 + 1 / 32, 0.25])
     assert ranked.asserted.tolist() == pytest.approx([8 / 9, 1.0])
     assert ranked.trail[ranked.best_path].tolist() == [[0, 2, 2, 3], [1, 4, -1, -1]]
-    plain = rank_answers(found, torch.tensor([1]), Decoding(edge_ends=False))
+    plain = rank_answers(found, torch.tensor([1]), DecodingOptions(edge_ends=False))
     assert plain.trail[plain.best_path].tolist() == [[1, 3, -1, -1], [1, 4, -1, -1]]  # Eq. 5 and nothing else
 
 
@@ -254,7 +258,7 @@ def model_of(typed: bool, norm_first: bool) -> Transformer:
     config = ModelConfig(
         layers=2, dim=16, feedforward=24, heads=2, typed=typed, prior=typed, norm_first=norm_first, max_hops=2
     )
-    model = Transformer(VOCAB, config, Prior.of(small_graph()) if typed else None)
+    model = Transformer(VOCAB, config, Prior.from_adjacency(small_graph()) if typed else None)
     for parameter in model.parameters():  # far from uniform
         torch.nn.init.normal_(parameter, std=0.4)
     return model.eval()
@@ -287,7 +291,7 @@ def test_the_cache_changes_nothing(typed: bool, norm_first: bool) -> None:
     queries = [(0, 0), (3, 1), (7, 5)]
     follow = model_follow(model, queries)
     columns = torch.tensor(queries).T
-    found = search(ModelSteps(model), columns[0], columns[1], beam=20, hops=2)
+    found = search(TransformerDecoder(model), columns[0], columns[1], beam=20, hops=2)
     for query, (head, _) in enumerate(queries):
         same(paths_of(found, query), naive_beam.beam_search(follow, query, head, 20, 2))
 
@@ -295,12 +299,12 @@ def test_the_cache_changes_nothing(typed: bool, norm_first: bool) -> None:
 def test_blocks_of_queries_come_in_order_and_alone_or_together_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(typed=True, norm_first=True)
     queries = np.array([(h, r) for h in range(6) for r in range(2)], np.int32)
-    how = Decoding(beam=8, hops=2)
-    whole = list(decode(ModelSteps(model), queries, how))
+    decoding = DecodingOptions(beam=8, hops=2)
+    whole = list(decode(TransformerDecoder(model), queries, decoding))
     assert sum(map(len, whole)) == len(queries)
     monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 1)
-    alone = list(decode(ModelSteps(model), queries, how))
+    alone = list(decode(TransformerDecoder(model), queries, decoding))
     assert [len(block) for block in alone] == [1] * len(queries)
-    flat = [dict(zip(b.entity[b.of(q)], b.score[b.of(q)], strict=True)) for b in whole for q in range(len(b))]
+    flat = [dict(zip(b.entity[b.rows(q)], b.score[b.rows(q)], strict=True)) for b in whole for q in range(len(b))]
     for one, block in zip(flat, alone, strict=True):
         assert one == pytest.approx(dict(zip(block.entity, block.score, strict=True)), rel=1e-4)

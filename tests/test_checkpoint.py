@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from squire import checkpoint
+from squire.core import checkpoint
 from squire.core.checkpoint import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
 

@@ -19,7 +19,7 @@ from squire.core.checkpoint import load_checkpoint
 from squire.errors import SettingError, SquireError, UnknownName
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import NAMES
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.application import RuleEngine
 
@@ -62,8 +62,8 @@ def test_the_figures_are_those_of_the_answers_one_by_one() -> None:
     known = graph.known("train", "valid", "test")
     expected = []
     for head, relation, tail in graph.test.tolist():
-        found = reasoner.answer(graph.names.entities[head], graph.names.relations[relation], k=999, known=True)
-        scores = {graph.names.entity(answer.entity): answer.score for answer in found}
+        found = reasoner.answer(graph.labels.entities[head], graph.labels.relations[relation], k=999, known=True)
+        scores = {graph.labels.entity_id(answer.entity): answer.score for answer in found}
         rivals = [
             scores.get(entity, -1.0)
             for entity in range(graph.num_entities)
@@ -83,10 +83,10 @@ def test_json_has_rows_parts_evidence_and_the_run() -> None:
     assert content["step"] == Reasoner.load(small_run()).run.step
     assert content["recipe"]["decode"]["beam"] == 16
     graph, reasoner = family(), Reasoner.load(small_run())
-    asked = Asked.of(graph, "test", "both")
+    query_set = QuerySet.from_graph(graph, "test", "both")
     baselines = (
-        rank_by_rules(graph, asked, RuleEngine(reasoner.run.rules, graph.train)),
-        rank_by_frequency(graph, asked),
+        rank_by_rules(graph, query_set, RuleEngine(reasoner.run.rules, graph.train)),
+        rank_by_frequency(graph, query_set),
     )
     assert content["rows"][1:] == json.loads(json.dumps([ranking.metrics().as_dict() for ranking in baselines]))
     for row in content["rows"]:
@@ -158,8 +158,8 @@ def test_paths_bound_to_the_graph_are_grounded() -> None:
 def test_paths_bound_to_a_file_walk_all_of_it_by_name(tmp_path: Path) -> None:
     """The file holds the test answers themselves, and no other edge from these heads: no rival can be reached."""
     graph = family()
-    names = graph.names
-    facts = [(names.entities[h], names.relations[r], names.entities[t]) for h, r, t in graph.test.tolist()]
+    labels = graph.labels
+    facts = [(labels.entities[h], labels.relations[r], labels.entities[t]) for h, r, t in graph.test.tolist()]
     file = write(
         tmp_path / "answers.tsv", "".join("\t".join(fact) + "\n" for fact in [*facts, ("new", "r", "cleo")])
     )

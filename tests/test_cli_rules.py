@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_the_rules_found_until_then(
     sidecar = Sidecar.load(target)
     assert sidecar
     assert not sidecar.complete
-    found = read_rules(target, load_graph(family).names).rules
+    found = read_rules(target, load_graph(family).labels).rules
     assert set(found.length.tolist()) == {2}
 
 

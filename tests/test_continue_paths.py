@@ -15,7 +15,7 @@ from path_cases import E, R, assert_uniform, atoms, graph_of, hop_counts, of_len
 
 from squire.errors import SettingError
 from squire.graph.graph import Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 from squire.paths.paths import RANDOM, Paths
 from squire.paths.sampling import both_directions, continue_paths, sample_paths
 from squire.paths.table import write_table
@@ -109,12 +109,12 @@ def test_prefixes_that_make_no_sense_are_refused(
 
 
 def test_the_table_holds_labels_sources_and_confidences(tmp_path: File) -> None:
-    names = Names(Labels(["a", "b", "c", "d"], "entity"), Labels(["likes", "meets"], "relation"))
+    names = Labels(LabelIndex(["a", "b", "c", "d"], "entity"), LabelIndex(["likes", "meets"], "relation"))
     train = np.array([(0, 0, 1), (0, 1, 2), (1, 0, 2), (0, 0, 3)], np.int32)
     graph = Graph.build("tiny", names, {"train": train})
     rules = Rules.closed(2, *(np.array(x, np.int32) for x in ([0], [[1, 2, -1]], [40], [10])))
     queries = np.concatenate([one(0, 0, 1), one(1, 2, 0), one(2, 3, 0), one(3, 2, 0)])
-    paths = sample_paths(graph.train, queries, ClosedIndex.of(rules), seed=0)
+    paths = sample_paths(graph.train, queries, ClosedIndex.from_rules(rules), seed=0)
     write_table(paths, graph, rules, tmp_path / "paths.parquet")
     columns = ("head", "relation", "tail", "path", "source", "confidence", "weight")
     rows = pq.read_table(tmp_path / "paths.parquet").to_pylist()

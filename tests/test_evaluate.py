@@ -24,18 +24,18 @@ from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import NAMES, Metrics, Signature
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked, queries_of
+from squire.evaluation.queries import QuerySet, queries_of
 from squire.evaluation.ranking import Ranking, categories
 from squire.graph.graph import Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 from squire.rules.application import RuleEngine
 from squire.rules.rules import Rules
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Decoding
+from squire.search.decoding import DecodingOptions
 from squire.search.evidence import GRADES
 
 SIGNATURE = Signature("g", "test", "tail", "m")
-WIDE = Decoding(beam=64, hops=2)  # all paths of the tables below
+WIDE = DecodingOptions(beam=64, hops=2)  # all paths of the tables below
 
 # ------------------------------------------------------------------------------------------- worked out by hand
 
@@ -62,8 +62,10 @@ TABLES: Mapping[Question, Shares] = {
 }
 
 
-def by_hand(how: Decoding, sample: int | None = None) -> Ranking:
-    return rank_by_paths(exactly(TABLES, 6, 2), GRAPH, Asked.of(GRAPH, "test", sample=sample, seed=4), how, seed=7)
+def by_hand(decoding: DecodingOptions, sample: int | None = None) -> Ranking:
+    return rank_by_paths(
+        exactly(TABLES, 6, 2), GRAPH, QuerySet.from_graph(GRAPH, "test", sample=sample, seed=4), decoding, seed=7
+    )
 
 
 def test_ranks_by_all_paths() -> None:
@@ -81,7 +83,7 @@ def test_ranks_by_all_paths() -> None:
 
 
 def test_ranks_by_the_best_path() -> None:
-    assert by_hand(Decoding(beam=64, hops=2, aggregate="max")).ranks.tolist() == [
+    assert by_hand(DecodingOptions(beam=64, hops=2, aggregate="max")).ranks.tolist() == [
         1,  # Eq. 5: d's path of five tokens has log .10 / 5 = −.46, f's of three log .20 / 3 = −.54, c's −.63
         5.5,
         2,  # a, b and d have .26 each: between the first place and the third
@@ -103,12 +105,14 @@ def test_what_the_signature_says() -> None:
     assert str(by_hand(WIDE).signature).startswith(
         "made|split:test|side:tail|method:paths|filter:train+valid+test|ties:realistic|beam:64|aggregation:sum|seed:7|v:"
     )
-    edges = EdgeConstraint.of(GRAPH.train, name="x")
-    how = Decoding(beam=5, hops=1, aggregate="max", constraint=edges, edge_ends=True)
+    edges = EdgeConstraint.from_adjacency(GRAPH.train, name="x")
+    decoding = DecodingOptions(beam=5, hops=1, aggregate="max", constraint=edges, edge_ends=True)
     assert "|beam:5|aggregation:max+edge-ends|seed:7|constraint:x|sample:2 of 3, seed 4|v:" in str(
-        by_hand(how, sample=2).signature
+        by_hand(decoding, sample=2).signature
     )
-    assert "|aggregation:sum|seed:7|prune:0.25|v:" in str(by_hand(Decoding(beam=5, hops=1, prune=0.25)).signature)
+    assert "|aggregation:sum|seed:7|prune:0.25|v:" in str(
+        by_hand(DecodingOptions(beam=5, hops=1, prune=0.25)).signature
+    )
 
 
 def test_only_ten_answers_are_graded_and_what_train_knows_is_none_of_them() -> None:
@@ -120,7 +124,11 @@ def test_only_ten_answers_are_graded_and_what_train_knows_is_none_of_them() -> N
     path = [(0, i) for i in range(1, 13)] + [(1, 13), (1, 14)]
     shares: Shares = {pair: 2.0**-place for place, pair in enumerate(path, 1)}
     ranking = rank_by_paths(
-        exactly({(0, 0): shares}, 20, 2), graph, Asked.of(graph, "test"), Decoding(64, hops=1), seed=0
+        exactly({(0, 0): shares}, 20, 2),
+        graph,
+        QuerySet.from_graph(graph, "test"),
+        DecodingOptions(64, hops=1),
+        seed=0,
     )
     assert ranking.ranks.tolist() == [3]
     assert ranking.grades is not None
@@ -134,9 +142,9 @@ def random_graph(seed: int) -> Graph:
     triples = small_graph(triples=60, seed=seed).triples
     order = np.random.default_rng(seed).permutation(len(triples))
     parts = dict(zip(("test", "valid", "train"), np.split(triples[order], [8, 14]), strict=True))
-    names = Names(
-        Labels((f"e{i:02}" for i in range(ENTITIES)), "entity"),
-        Labels((f"r{i}" for i in range(RELATIONS)), "relation"),
+    names = Labels(
+        LabelIndex((f"e{i:02}" for i in range(ENTITIES)), "entity"),
+        LabelIndex((f"r{i}" for i in range(RELATIONS)), "relation"),
     )
     return Graph.build("random", names, parts)
 
@@ -162,11 +170,11 @@ def twin_rank(scores: dict[int, float], answer: int, known: set[int]) -> float:
 def test_ranks_and_grades_are_those_of_lists_and_sets(seed: int, width: int, aggregate: str, at_once: int) -> None:
     graph = random_graph(seed)
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
-    how = Decoding(width, aggregate, hops=2)  # type: ignore[arg-type]
+    decoding = DecodingOptions(width, aggregate, hops=2)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", at_once)
         ranking = rank_by_paths(
-            QuestionSteps(follow, ENTITIES), graph, Asked.of(graph, "test", "both"), how, seed=0
+            QuestionSteps(follow, ENTITIES), graph, QuerySet.from_graph(graph, "test", "both"), decoding, seed=0
         )
     edges = {
         split: all_edges({(h, r, t) for h, r, t in graph.triples(split).tolist()}, RELATIONS)
@@ -205,11 +213,11 @@ def test_heads_are_asked_as_tails_of_the_inverse() -> None:
 def test_a_sample_is_drawn_by_its_seed_and_told() -> None:
     graph = random_graph(0)
     everything = {tuple(query) for query in queries_of(graph, "test", "both").tolist()}
-    one, same, other = (Asked.of(graph, "test", "both", sample=7, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (QuerySet.from_graph(graph, "test", "both", sample=7, seed=seed) for seed in (1, 1, 2))
     assert one.queries.tolist() == same.queries.tolist() != other.queries.tolist()
     assert len({tuple(query) for query in one.queries.tolist()} & everything) == 7
     assert one.sample == "7 of 16, seed 1"
-    whole = Asked.of(graph, "test", "both", sample=16)
+    whole = QuerySet.from_graph(graph, "test", "both", sample=16)
     assert (len(whole.queries), whole.sample) == (16, "")
 
 
@@ -239,7 +247,7 @@ def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
 )
 def test_searches_that_make_no_sense(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        Decoding(**settings)  # type: ignore[arg-type]
+        DecodingOptions(**settings)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -256,7 +264,7 @@ def test_categories_by_hand() -> None:
             ]
         }
     )  # fmt: skip
-    assert dict(zip([*graph.names.relations, "…"], categories(graph).tolist(), strict=False)) == {
+    assert dict(zip([*graph.labels.relations, "…"], categories(graph).tolist(), strict=False)) == {
         "capital": 0, "child": 1, "knows": 3, "lives in": 2, "…": 0,
     }  # fmt: skip
     assert categories(graph)[4:].tolist() == [0, 2, 3, 1]  # the inverses: the other way round
@@ -302,9 +310,12 @@ def test_without_paths_there_are_no_grades_and_without_answers_no_shares() -> No
 
 def test_without_rules_the_rules_row_is_the_frequency_row() -> None:
     graph = random_graph(3)
-    asked = Asked.of(graph, "test", "both")
+    query_set = QuerySet.from_graph(graph, "test", "both")
     engine = RuleEngine(Rules.empty(RELATIONS), graph.train)
-    assert rank_by_rules(graph, asked, engine).ranks.tolist() == rank_by_frequency(graph, asked).ranks.tolist()
+    assert (
+        rank_by_rules(graph, query_set, engine).ranks.tolist()
+        == rank_by_frequency(graph, query_set).ranks.tolist()
+    )
 
 
 # ------------------------------------------------------------------------------------------- a constraint
@@ -323,13 +334,13 @@ def test_edges_of_another_graph_are_matched_by_name_and_by_train_alone() -> None
 
 
 def test_a_constraint_asks_for_nothing_that_is_not_there() -> None:
-    edges = EdgeConstraint.of(GRAPH.train)
+    edges = EdgeConstraint.from_adjacency(GRAPH.train)
     rows, tails = edges.entities(torch.tensor([A, A, F, B]), torch.tensor([R, R_, S_, S]))
     assert list(zip(rows.tolist(), tails.tolist(), strict=True)) == [(0, B), (2, B), (2, E), (3, F)]
 
 
 def test_constrained_paths_reach_less() -> None:
-    ranking = by_hand(Decoding(64, hops=2, constraint=EdgeConstraint.of(GRAPH.train)))
+    ranking = by_hand(DecodingOptions(64, hops=2, constraint=EdgeConstraint.from_adjacency(GRAPH.train)))
     assert ranking.ranks[0] == 2  # of a: b is known, c .15, d .10; e and f only by edges that are not there
     assert ranking.grades is not None
     assert ranking.grades[1:].tolist() == [0, 0]
@@ -339,7 +350,7 @@ def test_constrained_paths_reach_less() -> None:
 
 
 def metrics_of(ranks: np.ndarray) -> Metrics:
-    return Metrics.of(ranks.astype(np.float64), SIGNATURE, intervals=True)
+    return Metrics.from_ranks(ranks.astype(np.float64), SIGNATURE, intervals=True)
 
 
 def test_an_interval_holds_its_figure_and_is_the_same_each_time() -> None:
@@ -388,7 +399,7 @@ def test_no_queries_no_interval() -> None:
 def test_memory_does_not_grow_with_the_number_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight queries a block: neither arrays nor tensors of the blocks that are done may stay."""
     monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 8 * 20)
-    graph, how = random_graph(0), Decoding(beam=20, hops=2)
+    graph, decoding = random_graph(0), DecodingOptions(beam=20, hops=2)
     steps = QuestionSteps(naive_beam.random_follow(0, ENTITIES, 2 * RELATIONS), ENTITIES)
     queries = np.tile(queries_of(graph, "test", "tail"), (16, 1))
     tensors, held, peaks = [], [], []
@@ -402,8 +413,8 @@ def test_memory_does_not_grow_with_the_number_of_queries(monkeypatch: pytest.Mon
         peaks.append(peak)
 
     tracemalloc.start()
-    asked = Asked("random", "test", "tail", queries, graph.train, "train", "")
-    rank_by_paths(steps, graph, asked, how, seed=0, progress=progress)
+    query_set = QuerySet("random", "test", "tail", queries, graph.train, "train", "")
+    rank_by_paths(steps, graph, query_set, decoding, seed=0, progress=progress)
     tracemalloc.stop()
     assert len(held) == 16
     assert max(tensors[2:]) <= tensors[1]

@@ -12,7 +12,7 @@ from training_cases import ENTITIES, RELATIONS, small_graph
 from squire.graph.adjacency import Adjacency
 from squire.rules.mining import mine_rules
 from squire.rules.rules import NONE, Rules
-from squire.search.evidence import GRADES, RuleBook, edges_of, grades, known_edges
+from squire.search.evidence import GRADES, RuleLookup, edges_of, grades, known_edges
 
 HOPS = 3
 step = st.tuples(st.integers(0, 2 * RELATIONS - 1), st.integers(0, ENTITIES - 1))
@@ -77,7 +77,7 @@ def test_a_graph_without_edges_knows_nothing() -> None:
 
 def test_every_closed_rule_is_found_from_either_end() -> None:
     rules = mine_rules(small_graph(triples=80)).rules
-    book = RuleBook(rules)
+    book = RuleLookup(rules)
     assert rules.is_closed.any()
     assert not rules.is_closed.all()
     for rule in np.flatnonzero(rules.is_closed).tolist():
@@ -105,4 +105,4 @@ def test_the_rule_that_a_path_follows(relation: int, path: list[int], rule: int 
     body = np.array([[1, 5, NONE], [5, NONE, NONE]], np.int32)
     count = np.array([4, 4], np.int32)
     rules = Rules.closed(3, np.array([0, 2], np.int32), body, count, count)
-    assert RuleBook(rules).follows(relation, path) == rule
+    assert RuleLookup(rules).follows(relation, path) == rule

@@ -15,12 +15,12 @@ from squire.core.run_files import FUSION
 from squire.errors import CheckpointError, SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import rank_by_fusion
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
-from squire.graph.labels import Labels, Names
-from squire.ranking.features import Listed
+from squire.graph.labels import LabelIndex, Labels
+from squire.ranking.features import CandidateLists
 from squire.ranking.fusion import Fusion, fit_fusion
 from squire.ranking.ranker import RankerOptions, fit_ranker
 from squire.ranking.store import has_fusion, load_fusion, save_fusion
@@ -56,7 +56,7 @@ def test_a_ranker_finds_the_column_that_tells_right_from_wrong() -> None:
     features = rng.normal(size=(offsets[-1], 2)).astype(np.float32)
     right = np.array([a + np.argmin(features[a:b, 1]) for a, b in pairwise(offsets.tolist())])
     table = (Feature("noise", "rules", ""), Feature("truth", "rules", "", log=True))
-    lists = Listed(np.zeros((200, 2), np.int32), offsets, np.arange(offsets[-1], dtype=np.int32), features)
+    lists = CandidateLists(np.zeros((200, 2), np.int32), offsets, np.arange(offsets[-1], dtype=np.int32), features)
     ranker = fit_ranker(lists, right, table, 2, options=replace(SMALL, epochs=10))
     scores = ranker.scores(features, np.zeros(len(features), np.int32))
     first = [a + np.argmax(scores[a:b]) for a, b in pairwise(offsets.tolist())]
@@ -65,27 +65,27 @@ def test_a_ranker_finds_the_column_that_tells_right_from_wrong() -> None:
 
 def test_fusion_ranks_held_out_answers_better_than_frequency(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
-    asked = Asked.of(graph, "test")
-    fused = rank_by_fusion(fusion, graph, asked)
-    assert fused.ranking.metrics().mrr > 2 * rank_by_frequency(graph, asked).metrics().mrr
+    query_set = QuerySet.from_graph(graph, "test")
+    fused = rank_by_fusion(fusion, graph, query_set)
+    assert fused.ranking.metrics().mrr > 2 * rank_by_frequency(graph, query_set).metrics().mrr
     assert str(fused.ranking.signature).startswith("made|split:test|side:tail|method:fused")
     assert "seed:1" in str(fused.ranking.signature)
-    assert sum(fused.reliability["first 1"].count) == len(asked.queries)
+    assert sum(fused.reliability["first 1"].count) == len(query_set.queries)
 
 
 def test_ranks_are_those_of_scores_over_all_entities(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
-    asked = Asked.of(graph, "valid", "both")
+    query_set = QuerySet.from_graph(graph, "valid", "both")
     expected = []
-    for head, relation, answer in asked.queries.tolist():
+    for head, relation, answer in query_set.queries.tolist():
         (ranked,) = fusion.rank(np.array([[head, relation]], np.int32))
         scores = np.full(graph.num_entities, -np.inf)
         scores[ranked.listed.candidates] = ranked.scores
-        expected.append(realistic_rank(scores, answer, asked.known.tails_of(head, relation)))
+        expected.append(realistic_rank(scores, answer, query_set.filter.tails_of(head, relation)))
         assert ranked.chance.sum() == pytest.approx(1)
         order = np.argsort(ranked.scores)
         assert np.all(np.diff(ranked.confidence[order]) >= 0)
-    assert rank_by_fusion(fusion, graph, asked).ranking.ranks == pytest.approx(np.array(expected))
+    assert rank_by_fusion(fusion, graph, query_set).ranking.ranks == pytest.approx(np.array(expected))
 
 
 def test_sources_add_up(fitted: tuple[Graph, Fusion]) -> None:
@@ -113,7 +113,7 @@ def test_models_and_rules_of_a_fold_never_see_its_hidden_facts() -> None:
     class Spy:
         table = (Feature("nothing", PATHS, "says nothing"),)
 
-        def scores(self, listed: Listed) -> Features:
+        def scores(self, listed: CandidateLists) -> Features:
             return np.zeros((len(listed.candidates), 1), np.float32)
 
     def make(adjacency: Adjacency) -> list[Spy]:
@@ -148,11 +148,11 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
     save_fusion(fusion, tmp_path)
     with pytest.raises(CheckpointError, match=r"another graph.*squire fuse"):
         load_fusion(tmp_path, replace(graph, train=graph.known("train", "valid")))
-    shouted = Names(
-        Labels((f"{label} {label[0]}x." for label in graph.names.entities), "entity"), graph.names.relations
+    shouted = Labels(
+        LabelIndex((f"{label} {label[0]}x." for label in graph.labels.entities), "entity"), graph.labels.relations
     )
     with pytest.raises(CheckpointError, match="names are not the same"):
-        load_fusion(tmp_path, replace(graph, names=shouted))
+        load_fusion(tmp_path, replace(graph, labels=shouted))
     checkpoint = load_checkpoint(tmp_path, FUSION)
     for key, value, words in (
         ("features", [*COLUMN, "astrology"], "without astrology"),
@@ -177,8 +177,8 @@ def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph,
     fusion = fit_fusion(graph, MINING, options=SMALL)
     assert fusion.about.unlinked
     (ranked,) = fusion.rank(graph.valid[:, :2])
-    asked = ranked.listed.queries[ranked.listed.query]
-    pairs = zip(asked[:, 0].tolist(), ranked.listed.candidates.tolist(), strict=True)
+    query_set = ranked.listed.queries[ranked.listed.query]
+    pairs = zip(query_set[:, 0].tolist(), ranked.listed.candidates.tolist(), strict=True)
     assert not any(len(graph.train.relations_between(h, t)) for h, t in pairs)
     linked = fit_fusion(make_graph({"train": train, "valid": valid}), MINING, options=SMALL)
     assert not linked.about.unlinked
@@ -186,16 +186,18 @@ def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph,
 
 def test_nothing_becomes_a_candidate_for_being_the_answer(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
-    asked = Asked.of(graph, "test")
-    (listed,) = (ranked.listed for ranked in fusion.rank(asked.queries[:, :2]))
+    query_set = QuerySet.from_graph(graph, "test")
+    (listed,) = (ranked.listed for ranked in fusion.rank(query_set.queries[:, :2]))
     # The same questions with other answers: the head itself, which this relation never links to itself, and one
     # that nobody would name. Both tie behind all candidates, which are those of before.
-    town = graph.names.entity("town 0")
-    for answers in (asked.queries[:, 0], np.full(len(asked.queries), town, np.int32)):
-        queries = np.column_stack([asked.queries[:, :2], answers])
-        ranks = rank_by_fusion(fusion, graph, replace(asked, queries=queries, known=graph.train)).ranking.ranks
+    town = graph.labels.entity_id("town 0")
+    for answers in (query_set.queries[:, 0], np.full(len(query_set.queries), town, np.int32)):
+        queries = np.column_stack([query_set.queries[:, :2], answers])
+        ranks = rank_by_fusion(
+            fusion, graph, replace(query_set, queries=queries, filter=graph.train)
+        ).ranking.ranks
         for query, (head, relation, answer) in enumerate(queries.tolist()):
-            candidates = listed.candidates[listed.of(query)]
+            candidates = listed.candidates[listed.rows(query)]
             assert answer not in candidates
             unreached = graph.num_entities - len(candidates) - len(graph.train.tails_of(head, relation))
             assert ranks[query] == len(candidates) + (1 + unreached) / 2

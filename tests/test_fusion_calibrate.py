@@ -36,8 +36,8 @@ def drawn(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_what_is_too_sure_is_put_right_on_other_answers() -> None:
     calibration = Calibration.fit(*drawn(20_000))
     chance, is_true = drawn(20_000, seed=1)
-    assert Reliability.of(chance, is_true).error > 0.1
-    assert Reliability.of(calibration.confidence(chance), is_true).error < 0.02
+    assert Reliability.from_answers(chance, is_true).error > 0.1
+    assert Reliability.from_answers(calibration.confidence(chance), is_true).error < 0.02
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=200))
@@ -76,8 +76,8 @@ def test_each_kind_of_answer_has_a_map_of_its_own() -> None:
     together = Calibration.fit(*of_two_kinds(20_000)[:2]).confidence(chance)
     for one in range(2):
         own = kind == one
-        assert Reliability.of(together[own], is_true[own]).error > 0.05
-        assert Reliability.of(calibration.confidence(chance, kind)[own], is_true[own]).error < 0.02
+        assert Reliability.from_answers(together[own], is_true[own]).error > 0.05
+        assert Reliability.from_answers(calibration.confidence(chance, kind)[own], is_true[own]).error < 0.02
 
 
 def test_a_kind_of_few_answers_is_taken_for_one_like_all() -> None:
@@ -102,7 +102,7 @@ def test_answers_above_a_threshold_are_as_precise_as_was_asked() -> None:
 
 def test_error_is_the_mean_gap_over_bins_of_equally_many() -> None:
     confidence, is_true = np.array([0.1, 0.2, 0.6, 0.8]), np.array([False, False, True, False])
-    reliability = Reliability.of(confidence, is_true, bins=2)
+    reliability = Reliability.from_answers(confidence, is_true, bins=2)
     assert reliability.confidence == pytest.approx([0.15, 0.7])
     assert reliability.truth == pytest.approx([0, 0.5])
     assert reliability.error == pytest.approx((0.15 + 0.2) / 2)
@@ -120,5 +120,7 @@ def test_what_only_test_has_is_not_counted_as_false() -> None:
     plain = Calibration.fit(chance[asked].ravel(), of_valid[asked].ravel())
     fair = Calibration.fit(chance[asked].ravel(), of_valid[asked].ravel(), elsewhere.ravel())
     judged = of_test.any(1, keepdims=True) & ~of_valid  # asked of test, without what valid has
-    errors = [Reliability.of(one.confidence(chance[judged]), of_test[judged]).error for one in (plain, fair)]
+    errors = [
+        Reliability.from_answers(one.confidence(chance[judged]), of_test[judged]).error for one in (plain, fair)
+    ]
     assert errors[1] < errors[0] / 2

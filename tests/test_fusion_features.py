@@ -10,7 +10,7 @@ from naive_fusion import NaiveEvidence
 
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
-from squire.ranking.features import Evidence, Listed
+from squire.ranking.features import CandidateFeatures, CandidateLists
 from squire.ranking.table import BEST, COLUMN, FEATURES, PATHS, SOURCES, Feature, Features, absent
 from squire.ranking.words import no_words, words_of
 from squire.rules.application import RuleEngine
@@ -38,12 +38,12 @@ NAMES = [
 ]
 
 
-def evidence_of(triples: set[tuple[int, int, int]], drop_linked: bool = False) -> Evidence:
+def evidence_of(triples: set[tuple[int, int, int]], drop_linked: bool = False) -> CandidateFeatures:
     adjacency = Adjacency.build(np.array(sorted(triples), np.int32), ENTITIES, RELATIONS)
-    return Evidence(adjacency, mine_rules(adjacency, MINING).rules, drop_linked, words=words_of(NAMES))
+    return CandidateFeatures(adjacency, mine_rules(adjacency, MINING).rules, drop_linked, words=words_of(NAMES))
 
 
-def twin_of(triples: set[tuple[int, int, int]], evidence: Evidence) -> NaiveEvidence:
+def twin_of(triples: set[tuple[int, int, int]], evidence: CandidateFeatures) -> NaiveEvidence:
     engine = RuleEngine(evidence.used_rules, evidence.adjacency, best=BEST)
     return NaiveEvidence(triples, ENTITIES, RELATIONS, engine, NAMES)
 
@@ -59,7 +59,7 @@ def test_candidates_and_features_are_those_of_the_twin(
     evidence = evidence_of(triples, drop_linked)
     twin, listed = twin_of(triples, evidence), evidence.describe(QUERIES)
     for query, (h, r) in enumerate(QUERIES.tolist()):
-        own = listed.of(query)
+        own = listed.rows(query)
         candidates = listed.candidates[own].tolist()
         assert candidates == sorted(twin.candidates(h, r, drop_linked))
         for t, row in zip(candidates, listed.features[own], strict=True):
@@ -73,7 +73,7 @@ def test_many_candidates_are_cut_to_the_best_of_each_source_and_known_ones_take_
     triples += [(0, 0, tail) for tail in range(150, 300)]
     adjacency = Adjacency.build(np.array(triples, np.int32), 600, 1)
     rules = mine_rules(adjacency, MiningOptions(length=1, constants=False, threads=1)).rules
-    listed = Evidence(adjacency, rules).describe(np.array([[0, 0]], np.int32))
+    listed = CandidateFeatures(adjacency, rules).describe(np.array([[0, 0]], np.int32))
     assert set(range(30, 150)) <= set(listed.candidates.tolist())  # 120 by frequency
     assert listed.candidates.max() < 150
 
@@ -82,8 +82,8 @@ def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_threa
     rng = np.random.default_rng(0)
     triples = {tuple(row) for row in rng.integers(0, [ENTITIES, RELATIONS, ENTITIES], (20, 3)).tolist()}
     evidence = evidence_of(triples)
-    together = Listed.join(list(evidence.stream(np.tile(QUERIES, (20, 1)), threads=2)))
-    alone = Listed.join([evidence.describe(QUERIES[i : i + 1]) for i in range(len(QUERIES))] * 20)
+    together = CandidateLists.join(list(evidence.stream(np.tile(QUERIES, (20, 1)), threads=2)))
+    alone = CandidateLists.join([evidence.describe(QUERIES[i : i + 1]) for i in range(len(QUERIES))] * 20)
     assert np.array_equal(together.offsets, alone.offsets)
     assert np.array_equal(together.candidates, alone.candidates)
     assert np.array_equal(together.features, alone.features)
@@ -93,11 +93,11 @@ def test_a_scorer_adds_its_columns() -> None:
     class Constant:
         table = (Feature("path sum", PATHS, "sum over all paths to t", absent=-9.0),)
 
-        def scores(self, listed: Listed) -> Features:
+        def scores(self, listed: CandidateLists) -> Features:
             return listed.candidates[:, None].astype(np.float32)
 
     plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
-    evidence = Evidence(plain.adjacency, plain.rules, scorers=[Constant()], words=plain.words)
+    evidence = CandidateFeatures(plain.adjacency, plain.rules, scorers=[Constant()], words=plain.words)
     listed = evidence.describe(QUERIES)
     assert [feature.name for feature in evidence.table][-1] == "path sum"
     assert np.array_equal(listed.features[:, -1], listed.candidates)
@@ -125,7 +125,7 @@ def test_names_need_not_be_looked_at() -> None:
     assert len(no_words(3).item) == 0
     assert no_words(3).offsets.tolist() == [0, 0, 0, 0]
     plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
-    blind = Evidence(plain.adjacency, plain.rules).describe(QUERIES)
+    blind = CandidateFeatures(plain.adjacency, plain.rules).describe(QUERIES)
     assert not blind.features[:, COLUMN["name vote"] : COLUMN["typical name"] + 1].any()
 
 

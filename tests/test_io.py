@@ -14,7 +14,7 @@ from squire.core.files import create_bytes, replacing
 from squire.errors import DataError, SettingError
 from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 from squire.graph.loading import Holdout, load_graph, write_graph
 from squire.graph.splitting import divide
 
@@ -115,7 +115,7 @@ def test_saved_form_keeps_the_graph_and_its_prefixes(splits: Splits, prefixes: d
         write_graph(graph, folder / "x.graph")
         loaded = load_graph(folder / "x.graph")
     assert loaded == graph
-    assert (loaded.names.prefixes, loaded.name) == (prefixes, "made")
+    assert (loaded.labels.prefixes, loaded.name) == (prefixes, "made")
 
 
 @settings(max_examples=40)
@@ -236,11 +236,11 @@ def test_a_saved_graph_whose_labels_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_labels_cut_from_a_longer_array_are_saved_alone(tmp_path: Path) -> None:
-    entities = Labels(Labels(["a", "b", "c"], "entity").array.slice(1), "entity")
-    names = Names(entities, Labels(["r"], "relation"))
+    entities = LabelIndex(LabelIndex(["a", "b", "c"], "entity").array.slice(1), "entity")
+    names = Labels(entities, LabelIndex(["r"], "relation"))
     graph = Graph.build("cut", names, {"train": np.array([[0, 0, 1]], np.int32)})
     graph.save(tmp_path / "x.graph")
-    assert list(load_graph(tmp_path / "x.graph").names.entities) == ["b", "c"]
+    assert list(load_graph(tmp_path / "x.graph").labels.entities) == ["b", "c"]
 
 
 def test_loaded_arrays_cannot_be_written(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_draws_are_by_probability_within_the_query(powers: list[list[int]], draw
 
 def test_facts_are_all_triples_and_inverses_by_query() -> None:
     graph = a_graph()
-    facts = Facts.of(graph)
+    facts = Facts.from_graph(graph)
     both = {(h, r, t) for h, r, t in graph.train.triples.tolist()}
     both |= {(t, r + graph.num_relations, h) for h, r, t in graph.train.triples.tolist()}
     assert [tuple(triple) for triple in facts.triples.tolist()] == sorted(both)
@@ -94,7 +94,7 @@ def test_facts_are_all_triples_and_inverses_by_query() -> None:
 @pytest.mark.parametrize("typed", ["true", "false"])
 def test_first_hops_are_those_of_the_twin(tmp_path: Path, k: int, typed: str) -> None:
     gathering = a_gathering(tmp_path, k, f"model.typed={typed}", "train.seed=3")
-    model, facts, train = a_model(gathering), Facts.of(gathering.graph), gathering.recipe.train
+    model, facts, train = a_model(gathering), Facts.from_graph(gathering.graph), gathering.recipe.train
     queries = [(head, relation) for head, relation in facts.queries.tolist()]
     follow = model_follow(model, queries)
     first, last = facts.blocks()[1]
@@ -121,10 +121,10 @@ def test_where_no_hypothesis_is_so_long_there_is_no_prefix(tmp_path: Path) -> No
     graph, recipe = make_graph({"train": [("a", "knows", "a")]}), a_recipe(*ITERATE)
     prepare(graph, recipe, tmp_path, silence)
     gathering = Gathering(graph, recipe, tmp_path, 3, ALONE)
-    prefixes = gathering.draw_prefixes(a_model(gathering), Facts.of(graph), 0, 2)
+    prefixes = gathering.draw_prefixes(a_model(gathering), Facts.from_graph(graph), 0, 2)
     assert prefixes.shape == (2, 3, 4)
     assert (prefixes == -1).all()
-    paths = gathering.complete(Facts.of(graph).triples, prefixes, silence)
+    paths = gathering.complete(Facts.from_graph(graph).triples, prefixes, silence)
     assert paths.source.tolist() == [EDGE, EDGE]
     assert paths.weight.tolist() == [3, 3]
 
@@ -135,7 +135,7 @@ def test_where_no_hypothesis_is_so_long_there_is_no_prefix(tmp_path: Path) -> No
 @pytest.mark.parametrize("k", [2, 3])
 def test_prefixes_become_whole_paths_or_paths_found_afresh(tmp_path: Path, k: int) -> None:
     gathering = a_gathering(tmp_path, k)
-    train, facts = gathering.graph.train, Facts.of(gathering.graph)
+    train, facts = gathering.graph.train, Facts.from_graph(gathering.graph)
     model = a_model(gathering)
     prefixes = np.concatenate([gathering.draw_prefixes(model, facts, *block) for block in facts.blocks()])
     prefixes[5] = -1
@@ -177,7 +177,7 @@ def test_prefixes_become_whole_paths_or_paths_found_afresh(tmp_path: Path, k: in
 
 def test_a_fact_whose_prefixes_all_fail_has_paths_like_the_first_ones(tmp_path: Path) -> None:
     gathering = a_gathering(tmp_path, 2)
-    facts = Facts.of(gathering.graph)
+    facts = Facts.from_graph(gathering.graph)
     nothing = np.full((len(facts.triples), 3, 2), -1, np.int32)
     paths = gathering.complete(facts.triples, nothing, silence)
     rules = rules_of(gathering.graph, gathering.recipe, tmp_path)
@@ -192,7 +192,7 @@ def test_rules_are_those_that_the_first_paths_followed(tmp_path: Path) -> None:
     index = rules_of(gathering.graph, gathering.recipe, tmp_path)
     assert index is not None
     assert (tmp_path / RULES).read_text().strip()
-    again = sample_paths(gathering.graph.train, Facts.of(gathering.graph).triples, index, seed=0)
+    again = sample_paths(gathering.graph.train, Facts.from_graph(gathering.graph).triples, index, seed=0)
     assert (again.source == RULE).any()
     assert rules_of(gathering.graph, a_recipe("paths.rules=false"), tmp_path) is None
 
@@ -206,7 +206,7 @@ def multiset(tries: Tries) -> Counter[tuple[int, ...]]:
 def test_the_trees_hold_the_old_paths_and_the_new(tmp_path: Path) -> None:
     gathering = a_gathering(tmp_path, 2)
     assert gathering.make(a_model(gathering), silence, never)
-    facts = Facts.of(gathering.graph)
+    facts = Facts.from_graph(gathering.graph)
     parts = [np.asarray(iterate._read_part(gathering._part(*block))) for block in facts.blocks()]
     new = gathering.complete(facts.triples, np.concatenate(parts), silence)
     old, joined = (multiset(Tries.load(tries_file(tmp_path, k))) for k in (1, 2))
@@ -243,7 +243,7 @@ def test_finished_blocks_are_not_done_again(tmp_path: Path, monkeypatch: pytest.
     whole, parts = (a_gathering(tmp_path / name, 2) for name in ("whole", "parts"))
     model = a_model(whole)
     assert whole.make(model, silence, never)
-    blocks = Facts.of(whole.graph).blocks()
+    blocks = Facts.from_graph(whole.graph).blocks()
     done: list[int] = []
     drawing = Gathering.draw_prefixes
 

@@ -78,7 +78,7 @@ def test_a_run_has_its_iterations_one_after_the_other(whole: Path) -> None:
     assert [line["iteration"] for line in lines if "valid" in line] == [1, 1, 2, 3]
     assert load_checkpoint(whole, LAST).state["iteration"] == 3
     weights = [Tries.load(tries_file(whole, k)).end.sum() for k in (1, 2, 3)]
-    facts = len(Facts.of(a_graph()).triples)
+    facts = len(Facts.from_graph(a_graph()).triples)
     assert weights == [6 * facts, 9 * facts, 12 * facts]
 
 
@@ -195,7 +195,7 @@ def test_two_processes_gather_the_paths_of_one(tmp_path: Path) -> None:
     assert gathered(one) == gathered(two)
     assert lines_of(two)[-1]["iteration"] == 3
     drawn = [json.loads(line) for line in (two / "drawn.jsonl").read_text().splitlines()]
-    facts = Facts.of(a_graph())
+    facts = Facts.from_graph(a_graph())
     firsts = [first for first, _ in facts.blocks()]
     for k, left in ((2, firsts[2:]), (3, firsts)):  # two were drawn before
         assert sorted(line["first"] for line in drawn if line["iteration"] == k) == left

@@ -126,7 +126,7 @@ def test_the_prior_alone_gives_smoothed_frequencies() -> None:
     from squire.graph.adjacency import Adjacency
 
     graph = Adjacency.build(np.array([[0, 0, 2], [1, 0, 2], [0, 0, 3]], np.int32), 4, 1)
-    prior = Prior.of(graph)
+    prior = Prior.from_adjacency(graph)
     row, entity, value = prior.entries(torch.tensor([0]))
     logits = torch.zeros(1, 4).index_put((row, entity), value)
     # Two facts with tail 2, one with tail 3, and one fact's weight spread over all four entities.

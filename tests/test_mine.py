@@ -206,7 +206,7 @@ def published_rules(graph: Graph) -> list[naive_rules.Closed]:
     n = graph.num_relations
 
     def relation(text: str) -> int:
-        return graph.names.relation(text.removesuffix("^-1")) + (n if text.endswith("^-1") else 0)
+        return graph.labels.relation_id(text.removesuffix("^-1")) + (n if text.endswith("^-1") else 0)
 
     rules = []
     for line in (SHARED / "NELL23K" / "published_rules.tsv").read_text().splitlines()[1:]:

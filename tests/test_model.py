@@ -20,7 +20,7 @@ from squire.model.negative_sampling import Negatives
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Dropout, Transformer
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.paths.sampling import both_directions, sample_paths
 from squire.paths.tries import build_tries
 
@@ -29,7 +29,7 @@ SMALL = ModelConfig(layers=2, dim=16, feedforward=32, heads=2, dropout=0.0)
 
 def model_of(config: ModelConfig) -> Transformer:
     torch.manual_seed(0)
-    model = Transformer(VOCAB, config, Prior.of(small_graph()) if config.prior else None)
+    model = Transformer(VOCAB, config, Prior.from_adjacency(small_graph()) if config.prior else None)
     for parameter in model.parameters():  # far from the symmetric start, so that no term is nearly zero
         torch.nn.init.normal_(parameter, std=0.3)
     return model
@@ -126,7 +126,7 @@ def test_dropout_drops_the_share_it_should_and_keeps_the_mean() -> None:
 
 def test_training_learns_the_paths_of_a_small_graph() -> None:
     torch.manual_seed(0)
-    model = Transformer(VOCAB, SMALL, Prior.of(small_graph()))
+    model = Transformer(VOCAB, SMALL, Prior.from_adjacency(small_graph()))
     batches = Batches(small_tries(small_graph()), VOCAB, 512, Masking(0.0), seed=0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     losses = []
@@ -221,12 +221,12 @@ def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_
     columns = (rng.integers(0, size, 300_000) for size in (entities, relations, entities))
     graph = Adjacency.build(np.stack(list(columns), axis=1).astype(np.int32), entities, relations)
     tries = build_tries(sample_paths(graph, both_directions(graph.triples[:500], relations), seed=0))
-    vocab = Vocab(entities, relations)
-    negatives = Negatives.of(graph, drawn)
+    vocab = Vocabulary(entities, relations)
+    negatives = Negatives.from_adjacency(graph, drawn)
     assert negatives is not None  # there are enough entities for it
     batches = Batches(tries, vocab, 512, Masking(0.15), 0, negatives)
     torch.manual_seed(0)
-    model = Transformer(vocab, replace(SMALL, layers=1, dim=8, feedforward=8), Prior.of(graph))
+    model = Transformer(vocab, replace(SMALL, layers=1, dim=8, feedforward=8), Prior.from_adjacency(graph))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     table = model.embedding.weight.numel()
     losses: list[float] = []

@@ -105,4 +105,4 @@ def test_relations_without_facts_and_batches_without_targets_do_no_harm() -> Non
     ("number", "needed"), [(0, False), (10, True), (ENTITIES - 1, True), (ENTITIES, False), (8192, False)]
 )
 def test_all_compete_where_none_or_as_many_as_there_are_would_be_drawn(number: int, needed: bool) -> None:
-    assert (Negatives.of(a_graph(), number) is not None) == needed
+    assert (Negatives.from_adjacency(a_graph(), number) is not None) == needed

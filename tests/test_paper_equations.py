@@ -28,11 +28,11 @@ from squire.graph.adjacency import Adjacency
 from squire.model.batches import Batch, Batches, Masking
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Layer, Transformer
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.paths.sampling import sample_paths
 from squire.paths.tries import build_tries
 
-VOCAB = Vocab(num_entities=2, num_relations=1)
+VOCAB = Vocabulary(num_entities=2, num_relations=1)
 A, B, R, R_INVERSE, END = range(5)
 QUERY, PATH = (A, R), [R, B, END]
 PLUS = torch.tensor([2, 3, 6, 1 / 2, 1, 1 / 6, 1 / 3]) / 13

@@ -16,7 +16,7 @@ from squire.core.run_files import GRAPH, METRICS, RECIPE
 from squire.errors import DataError, SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.plots import draw, read_history
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 
 SIGNATURE = "made|split:valid|side:tail|method:model-edge|filter:train+valid"
@@ -67,7 +67,9 @@ def test_a_run_is_drawn_with_title_axes_and_the_frequency_row(tmp_path: Path, dr
     assert watched.get_xydata().tolist() == [[50, 0.1], [100, 0.2]]  # type: ignore[union-attr]
     assert frequency.get_linestyle() == "--"
     expected = (
-        rank_by_frequency(a_graph(), Asked.of(a_graph(), "valid", known_in=("train", "valid"))).metrics().mrr
+        rank_by_frequency(a_graph(), QuerySet.from_graph(a_graph(), "valid", filter_splits=("train", "valid")))
+        .metrics()
+        .mrr
     )
     assert np.asarray(frequency.get_ydata()) == pytest.approx(expected)
     assert "nats" in loss.get_ylabel()
@@ -77,7 +79,7 @@ def test_a_run_is_drawn_with_title_axes_and_the_frequency_row(tmp_path: Path, dr
 
 def test_the_frequency_row_is_filtered_like_the_curve(tmp_path: Path) -> None:
     graph = a_graph()
-    without = Graph(graph.name, graph.names, graph.train, graph.valid, graph.test[:0])
+    without = Graph(graph.name, graph.labels, graph.train, graph.valid, graph.test[:0])
     runs = [a_run(tmp_path / name, graph=g) for name, g in (("with", graph), ("without", without))]
     assert len({read_history(run).frequency for run in runs}) == 1
 
@@ -98,7 +100,7 @@ def test_several_runs_share_a_picture(tmp_path: Path, drawn: list[Figure]) -> No
 
 def test_without_valid_there_is_only_the_loss(tmp_path: Path, drawn: list[Figure]) -> None:
     graph = a_graph()
-    run = a_run(tmp_path / "run", 40, Graph(graph.name, graph.names, graph.train, graph.valid[:0], graph.test))
+    run = a_run(tmp_path / "run", 40, Graph(graph.name, graph.labels, graph.train, graph.valid[:0], graph.test))
     draw([read_history(run)], tmp_path / "one.SVG")
     assert b"<svg" in (tmp_path / "one.SVG").read_bytes()
     assert len(drawn[0].axes) == 1

@@ -36,23 +36,23 @@ def whole(run: Path) -> Path:
 
 def test_predictions_are_the_answers_without_what_any_split_knows(run: Path, tmp_path: Path) -> None:
     reasoner = a_reasoner(run)
-    known, names = facts_of(reasoner.graph), reasoner.names
-    entities = [label for label in names.entities if label not in ODD[:2]]  # TSV cannot ask about these
-    asked = [(label, relation, None) for relation in names.relations for label in entities]
-    asked += [(None, relation, label) for relation in names.relations for label in entities]  # type: ignore[misc]
+    known, labels = facts_of(reasoner.graph), reasoner.labels
+    entities = [label for label in labels.entities if label not in ODD[:2]]  # TSV cannot ask about these
+    asked = [(label, relation, None) for relation in labels.relations for label in entities]
+    asked += [(None, relation, label) for relation in labels.relations for label in entities]  # type: ignore[misc]
     file = write(tmp_path / "asked.tsv", "".join("\t".join(part or "?" for part in one) + "\n" for one in asked))
     questions = QuestionsOfFile(file, reasoner.query)
     found = Predictor(reasoner, reasoner.decoding(), Wanted(4)).predict(questions, 0, len(asked))
     held_out = 0
     for question, predictions in zip(asked, found, strict=True):
         answers = reasoner.answer(*question, k=99)
-        rows = [(tuple(part or names.expand(one.entity) for part in question), one) for one in answers]
+        rows = [(tuple(part or labels.expand(one.entity) for part in question), one) for one in answers]
         new = [(fact, one) for fact, one in rows if fact not in known]
         held_out += len(rows) - len(new)
         assert len(predictions) == min(4, len(new))
         for rank, (prediction, (fact, one)) in enumerate(zip(predictions, new, strict=False), 1):
-            head, tail = names.entities[prediction.head], names.entities[prediction.tail]
-            assert (head, names.relations[prediction.relation], tail) == fact
+            head, tail = labels.entities[prediction.head], labels.entities[prediction.tail]
+            assert (head, labels.relations[prediction.relation], tail) == fact
             assert (prediction.answer.rank, prediction.answer.evidence.text) == (rank, one.evidence.text)
             assert prediction.answer.score == pytest.approx(one.score, rel=1e-4)
     assert held_out > 0  # else there was nothing to leave out: answers know train only

@@ -28,13 +28,13 @@ def test_tails_are_counted_by_relation() -> None:
     found = np.zeros_like(expected)
     found[np.repeat(np.arange(2 * RELATIONS), np.diff(offsets)), tails] = counts
     assert (found == expected).all()
-    values = dense(Prior.of(GRAPH), ENTITIES)
+    values = dense(Prior.from_adjacency(GRAPH), ENTITIES)
     torch.testing.assert_close(values, torch.from_numpy(np.log1p(expected * ENTITIES)).float())
 
 
 @pytest.mark.parametrize("entities", [[], [4], [0, 3, 5, 11], [11, 2, 7], list(range(ENTITIES))])
 def test_among_some_entities_it_has_their_columns(entities: list[int]) -> None:
-    prior = Prior.of(GRAPH)
+    prior = Prior.from_adjacency(GRAPH)
     some = prior.among(torch.tensor(entities, dtype=torch.int64))
     assert torch.equal(dense(some, len(entities)), dense(prior, ENTITIES)[:, entities])
 

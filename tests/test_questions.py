@@ -31,10 +31,10 @@ def test_typical_heads_of_a_family() -> None:
         ("ann", "owns", "e"), ("f", "owns", "e"), ("g", "owns", "e"),  # one of three
         ("z", "likes", "ann"), ("z", "likes", "h"),  # of the liked, half have a boss
     ]})  # fmt: skip
-    boss = graph.names.relation("boss")
+    boss = graph.labels.relation_id("boss")
     known, typical = (heads_of(graph.train, boss, kind) for kind in KINDS[:2])
-    assert [graph.names.entities[i] for i in known] == ["ann", "bob"]
-    assert [graph.names.entities[i] for i in typical] == ["ann", "bob", "cid", "h"]
+    assert [graph.labels.entities[i] for i in known] == ["ann", "bob"]
+    assert [graph.labels.entities[i] for i in typical] == ["ann", "bob", "cid", "h"]
     assert len(heads_of(graph.train, boss, "all")) == graph.num_entities
 
 
@@ -88,13 +88,13 @@ def test_there_must_be_something_to_ask() -> None:
 def test_a_file_asks_for_tails_and_for_heads(run: Path, tmp_path: Path) -> None:
     reasoner = a_reasoner(run)
     lines = "\ufeffp00\tknows\r\n\n?\tlikes\tp02\np01\tfoaf:name\t?\n_:blank\tlikes"
-    names, n = reasoner.names, reasoner.graph.num_relations
-    knows, likes = names.relation("knows"), names.relation("likes")
+    labels, n = reasoner.labels, reasoner.graph.num_relations
+    knows, likes = labels.relation_id("knows"), labels.relation_id("likes")
     expected = [
-        [names.entity("p00"), knows],
-        [names.entity("p02"), likes + n],
-        [names.entity("p01"), names.relation("http://xmlns.com/foaf/0.1/name")],
-        [names.entity("_:blank"), likes],
+        [labels.entity_id("p00"), knows],
+        [labels.entity_id("p02"), likes + n],
+        [labels.entity_id("p01"), labels.relation_id("http://xmlns.com/foaf/0.1/name")],
+        [labels.entity_id("_:blank"), likes],
     ]
     for name in ("asked.tsv", "asked.tsv.gz"):
         questions = QuestionsOfFile(write(tmp_path / name, lines), reasoner.query)

@@ -38,13 +38,13 @@ def test_literals_are_skipped_and_counted_or_kept(tmp_path: Path, name: str, tex
 
 def test_declared_prefixes_shorten_what_is_shown(tmp_path: Path) -> None:
     graph = whole(write(tmp_path / "x.ttl", "@prefix ex: <http://e.org/> .\nex:a ex:p ex:b .\n"))
-    assert [graph.names.shorten(label) for label in graph.names.entities] == ["ex:a", "ex:b"]
+    assert [graph.labels.shorten(label) for label in graph.labels.entities] == ["ex:a", "ex:b"]
 
 
 def test_prefixes_of_rdf_xml_are_kept(tmp_path: Path) -> None:
     fact = '<rdf:Description rdf:about="http://e.org/a"><ex:p rdf:resource="http://e.org/b"/></rdf:Description>\n'
     graph = whole(write(tmp_path / "x.rdf", XML.format(fact)))
-    assert graph.names.prefixes["ex"] == "http://e.org/"
+    assert graph.labels.prefixes["ex"] == "http://e.org/"
 
 
 def test_entities_of_a_document_type_are_expanded(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_entities_of_a_document_type_are_expanded(tmp_path: Path) -> None:
 def test_nameless_nodes_get_the_same_labels_each_time(tmp_path: Path, name: str, text: str) -> None:
     path = write(tmp_path / name, text)
     assert whole(path) == whole(path)
-    assert "_:given" in whole(path).names.entities
-    assert "_:x-anon-1" in whole(path).names.entities
+    assert "_:given" in whole(path).labels.entities
+    assert "_:x-anon-1" in whole(path).labels.entities
 
 
 def test_nameless_nodes_of_two_splits_are_not_the_same(tmp_path: Path) -> None:

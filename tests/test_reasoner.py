@@ -23,10 +23,10 @@ from squire.errors import CheckpointError, SettingError, UnknownName
 from squire.reasoning.answers import Answer, Answers, Evidence
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.anyburl import readable
-from squire.search.trained import Run
+from squire.search.trained import TrainedModel
 
-Asked = tuple[str | None, str, str | None]
-QUESTIONS: list[Asked] = [
+QuerySet = tuple[str | None, str, str | None]
+QUESTIONS: list[QuerySet] = [
     ("cleo", "grandparent", None),
     (HOSTILE, "grandparent", None),
     (None, "grandparent", "finn 2"),
@@ -40,7 +40,7 @@ def reasoner() -> Reasoner:
 
 
 @cache
-def answers(question: Asked, *, known: bool = True, grounded: bool = False, beam: int = 16) -> Answers:
+def answers(question: QuerySet, *, known: bool = True, grounded: bool = False, beam: int = 16) -> Answers:
     return reasoner().answer(*question, k=99, known=known, grounded=grounded, beam=beam)
 
 
@@ -85,7 +85,7 @@ SHOWN_FACTS: set[LabelTriple] = {(h, shown(r), t) for h, r, t in train_facts()}
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_each_path_leads_from_the_question_to_the_answer(question: Asked) -> None:
+def test_each_path_leads_from_the_question_to_the_answer(question: QuerySet) -> None:
     for answer, evidence in evidence_of(answers(question)):
         here = evidence.start
         assert here == (question[0] or question[2])
@@ -101,7 +101,7 @@ def test_each_path_leads_from_the_question_to_the_answer(question: Asked) -> Non
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_an_edge_is_known_if_the_graph_has_it_and_the_grade_says_what_that_makes(question: Asked) -> None:
+def test_an_edge_is_known_if_the_graph_has_it_and_the_grade_says_what_that_makes(question: QuerySet) -> None:
     for _, evidence in evidence_of(answers(question)):
         flags = [(edge.head, edge.relation, edge.tail) in SHOWN_FACTS for edge in evidence.edges]
         assert [edge.known for edge in evidence.edges] == flags
@@ -121,14 +121,14 @@ def test_the_tests_above_meet_every_kind_of_evidence() -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_probabilities_are_products_of_the_naive_model(question: Asked) -> None:
-    names, n = reasoner().names, reasoner().graph.num_relations
+def test_probabilities_are_products_of_the_naive_model(question: QuerySet) -> None:
+    labels, n = reasoner().labels, reasoner().graph.num_relations
     head, relation = reasoner().query(*question)
     for _, evidence in evidence_of(answers(question)):
         path: tuple[int, ...] = ()
         steps = []
         for edge in evidence.edges:
-            pair = names.relation(edge.relation) + n * edge.backwards, names.entity(edge.goal)
+            pair = labels.relation_id(edge.relation) + n * edge.backwards, labels.entity_id(edge.goal)
             steps.append(naive_follow(head * 1000 + relation, path)[pair[0]])
             steps.append(naive_follow(head * 1000 + relation, (*path, pair[0]))[pair[1]])
             assert edge.probability == pytest.approx(math.exp(steps[-1]), rel=1e-4)
@@ -139,10 +139,10 @@ def test_probabilities_are_products_of_the_naive_model(question: Asked) -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_path_names_the_rule_that_it_is_an_instance_of(question: Asked) -> None:
+def test_a_path_names_the_rule_that_it_is_an_instance_of(question: QuerySet) -> None:
     rules = reasoner().run.rules
     said = {
-        readable(rules, i, reasoner().names): (float(rules.confidence[i]), int(rules.support[i]))
+        readable(rules, i, reasoner().labels): (float(rules.confidence[i]), int(rules.support[i]))
         for i in range(len(rules))
     }
     for _, evidence in evidence_of(answers(question)):
@@ -166,7 +166,7 @@ def test_a_path_names_the_rule_that_it_is_an_instance_of(question: Asked) -> Non
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @pytest.mark.parametrize("question", QUESTIONS[1:3])
-def test_answers_are_those_of_the_definition(question: Asked, aggregate: str) -> None:
+def test_answers_are_those_of_the_definition(question: QuerySet, aggregate: str) -> None:
     found = reasoner().answer(*question, k=99, known=True, beam=8, aggregate=aggregate)  # type: ignore[arg-type]
     head, relation = reasoner().query(*question)
     number = head * 1000 + relation
@@ -175,7 +175,7 @@ def test_answers_are_those_of_the_definition(question: Asked, aggregate: str) ->
     paths: dict[str, int] = {}
     for found_path in ended:
         path = found_path.path
-        entity = reasoner().names.entities[path[-1]]
+        entity = reasoner().labels.entities[path[-1]]
         total = found_path.log_probability - naive_follow(number, path)[-1] + naive_end(number, path)
         mean, before = math.exp(total / (len(path) + 1)), scores.get(entity, 0.0)
         scores[entity] = max(before, mean) if aggregate == "max" else before + math.exp(total)
@@ -190,7 +190,7 @@ def test_answers_are_those_of_the_definition(question: Asked, aggregate: str) ->
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_known_answers_are_marked_and_left_out_unless_wanted(question: Asked) -> None:
+def test_known_answers_are_marked_and_left_out_unless_wanted(question: QuerySet) -> None:
     head, relation, tail = question
     everything = answers(question)
     for answer in everything:
@@ -206,7 +206,7 @@ def test_a_known_answer_is_met() -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_grounded_evidence_walks_known_edges_only(question: Asked) -> None:
+def test_grounded_evidence_walks_known_edges_only(question: QuerySet) -> None:
     found = answers(question, grounded=True)
     assert len(found)
     assert all(edge.known for _, evidence in evidence_of(found) for edge in evidence.edges)
@@ -330,14 +330,14 @@ def test_a_run_without_rules_answers_and_names_none() -> None:
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(SettingError, match=r"no run here. To do: make one with 'squire train GRAPH --out"):
-            Run.load(folder)
+            TrainedModel.load(folder)
 
 
 def test_a_run_that_was_only_begun(tmp_path: Path) -> None:
     for name in ("graph.graph", RECIPE):
         shutil.copy(small_run() / name, tmp_path)
     with pytest.raises(SettingError, match=r"no model yet. To do: train with 'squire train … --out .* --resume'"):
-        Run.load(tmp_path)
+        TrainedModel.load(tmp_path)
 
 
 def test_a_recipe_that_does_not_fit_its_weights_or_is_none(tmp_path: Path) -> None:
@@ -347,10 +347,10 @@ def test_a_recipe_that_does_not_fit_its_weights_or_is_none(tmp_path: Path) -> No
     recipe["model"]["dim"] = 32
     (folder / RECIPE).write_text(json.dumps(recipe))
     with pytest.raises(CheckpointError, match=r"not the weights of the model that .*recipe.json describes. To do"):
-        Run.load(folder)
+        TrainedModel.load(folder)
     (folder / RECIPE).write_text("{")
     with pytest.raises(SettingError, match=r"recipe.json: not JSON \(.*\). To do: restore it"):
-        Run.load(folder)
+        TrainedModel.load(folder)
 
 
 def test_the_run_holds_the_graph_that_it_was_trained_on() -> None:

@@ -35,7 +35,7 @@ def test_the_ranking_is_the_fusions() -> None:
     query = np.array([reasoner().query(*QUESTION)], np.int32)
     (judged,) = fusion.rank(query)
     order = np.argsort(-judged.scores, kind="stable")
-    names = [reasoner().names.entities[i] for i in judged.listed.candidates[order]]
+    names = [reasoner().labels.entities[i] for i in judged.listed.candidates[order]]
     assert [answer.entity for answer in found] == names
     assert [answer.rank for answer in found] == list(range(1, len(names) + 1))
     assert [answer.confidence for answer in found] == judged.confidence[order].tolist()
@@ -90,7 +90,7 @@ def test_without_a_fusion_none_is_promised() -> None:
 
 
 def test_evidence_leads_to_its_answer_and_says_what_is_known() -> None:
-    facts = {(head, reasoner().names.shorten(relation), tail) for head, relation, tail in train_facts()}
+    facts = {(head, reasoner().labels.shorten(relation), tail) for head, relation, tail in train_facts()}
     for answer in reasoner().answer(*QUESTION, k=50):
         for path in (answer.evidence, *answer.further):
             assert path.start == "cleo"
@@ -113,21 +113,21 @@ def test_an_answer_that_no_path_reaches_shows_the_queried_edge() -> None:
 
 def test_connections_are_walked_on_known_edges_only() -> None:
     ours = reasoner()
-    query, answer = ours.query(*QUESTION), ours.names.entity("dan 1")
+    query, answer = ours.query(*QUESTION), ours.labels.entity_id("dan 1")
     ranked = connect(ours.run, ours._closed_rules, query, [answer], ours.decoding())
     assert ranked is not None
     own = [i for i in range(len(ranked.entity)) if ranked.entity[i] == answer]
     assert own
     paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own[0], own[0] + 1]].tolist()))
     assert {path.grade for path in paths} == {"grounded"}
-    alone = ours.names.entity("cleo")
+    alone = ours.labels.entity_id("cleo")
     assert connect(ours.run, ours._closed_rules, query, [alone], ours.decoding()) is None
 
 
 def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
     ours = reasoner()
     query, train = ours.query(*QUESTION), ours.graph.train
-    wanted = [ours.names.entity(name) for name in ("ada 1", "dan 2", "finn")]
+    wanted = [ours.labels.entity_id(name) for name in ("ada 1", "dan 2", "finn")]
     ranked = complete(ours.run, query, wanted, ours.decoding())
     assert ranked is not None
     for answer in wanted:
@@ -136,7 +136,7 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
         first, last = paths[0].edges
         assert paths[0].grade == "completed"
         assert (first.known, last.known) == (False, True)
-        arrived = ours.names.entity(first.head if first.backwards else first.tail)
+        arrived = ours.labels.entity_id(first.head if first.backwards else first.tail)
         assert arrived in train.edges(answer)[1]
     assert complete(ours.run, query, wanted, replace(ours.decoding(), hops=1)) is None
     assert complete(ours.run, query, [], ours.decoding()) is None
@@ -144,12 +144,12 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
 
 def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> None:
     ours = reasoner()
-    query, answer, train = ours.query(*QUESTION), ours.names.entity("dan 1"), ours.graph.train
-    only = EdgeConstraint.of(
+    query, answer, train = ours.query(*QUESTION), ours.labels.entity_id("dan 1"), ours.graph.train
+    only = EdgeConstraint.from_adjacency(
         Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
     )
-    how = replace(ours.decoding(), constraint=only)
-    ranked = connect(ours.run, ours._closed_rules, query, [answer], how)
+    decoding = replace(ours.decoding(), constraint=only)
+    ranked = connect(ours.run, ours._closed_rules, query, [answer], decoding)
     assert ranked is None or answer not in ranked.entity
 
 

@@ -152,7 +152,7 @@ def test_auto_chooses_by_size_then_by_degree(facts: int, entities: int, degree: 
 
 def test_auto_chooses_small_for_the_bundled_graph() -> None:
     world = load_graph(Path(str(resources.files("squire") / "data" / "world")))
-    assert recipe_for(Stats.of(world)) == "small"
+    assert recipe_for(Stats.from_graph(world)) == "small"
 
 
 # ------------------------------------------------------------------------------------------------- files

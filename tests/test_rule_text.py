@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squire.errors import RuleError
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 from squire.rules.anyburl import is_writable, read_rules, rule_text, write_rules
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
 from squire.rules.sidecar import Sidecar
 
-NAMES = Names(
-    Labels(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),
-    Labels(["borders", "language", "located in (old)"], "relation"),
+NAMES = Labels(
+    LabelIndex(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),
+    LabelIndex(["borders", "language", "located in (old)"], "relation"),
 )
 BORDERS, LANGUAGE, LOCATED = 0, 1, 2
 INVERSE = 3  # added to a relation
@@ -149,8 +149,8 @@ def test_labels_may_look_like_variables_and_arrows(tmp_path: Path) -> None:
     graph = make_graph({"train": [*films, ("Up", "a <= b", "good")]})
     options = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
     rules = mine_rules(graph.train, options).rules
-    write_rules(rules, graph.names, tmp_path / "rules.tsv")
-    read = read_rules(tmp_path / "rules.tsv", graph.names).rules
+    write_rules(rules, graph.labels, tmp_path / "rules.tsv")
+    read = read_rules(tmp_path / "rules.tsv", graph.labels).rules
     assert len(rules) > 0
     for column in ("head", "body", "head_constant", "body_constant"):
         assert np.array_equal(getattr(read, column), getattr(rules, column)), column
@@ -161,14 +161,14 @@ def test_names_that_the_format_cannot_hold_are_found_out(tmp_path: Path, label: 
     triples = [(f"p{i}", relation, end) for i in range(3) for relation, end in (("in", label), ("from", "Bell"))]
     graph = make_graph({"train": triples})
     rules = mine_rules(graph.train).rules
-    fits = is_writable(rules, graph.names)
-    own = graph.names.entity(label)
+    fits = is_writable(rules, graph.labels)
+    own = graph.labels.entity_id(label)
     assert fits.tolist() == ((rules.head_constant != own) & (rules.body_constant != own)).tolist()
     assert not fits.all()
     with pytest.raises(RuleError, match=r"some names do not fit the format"):
-        write_rules(rules, graph.names, tmp_path / "rules.tsv")
-    write_rules(rules.take(fits), graph.names, tmp_path / "rules.tsv")
-    assert len(read_rules(tmp_path / "rules.tsv", graph.names).rules) == np.count_nonzero(fits)
+        write_rules(rules, graph.labels, tmp_path / "rules.tsv")
+    write_rules(rules.take(fits), graph.labels, tmp_path / "rules.tsv")
+    assert len(read_rules(tmp_path / "rules.tsv", graph.labels).rules) == np.count_nonzero(fits)
 
 
 def test_writing_a_rule_takes_no_look_at_all_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,8 +199,8 @@ def test_what_is_written_is_read_back(triples: list[tuple[str, str, str]]) -> No
     options = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
     rules = mine_rules(graph.train, options).rules
     with fresh_folder() as folder:
-        write_rules(rules, graph.names, folder / "rules.tsv.gz")
-        read = read_rules(folder / "rules.tsv.gz", graph.names)
+        write_rules(rules, graph.labels, folder / "rules.tsv.gz")
+        read = read_rules(folder / "rules.tsv.gz", graph.labels)
     assert read.skipped == 0
     for column in ("head", "body", "head_constant", "body_constant", "body_count", "support"):
         assert np.array_equal(getattr(read.rules, column), getattr(rules, column)), column
@@ -218,7 +218,7 @@ def test_the_index_holds_each_rule_and_its_mirror_most_trusted_first(tmp_path: P
         "100\t90\t0.9\tborders(X,Y) <= borders(X,A), borders(A,Y)\n"
         "10\t9\t0.9\tlanguage(X,German) <= borders(X,A)\n"
     )
-    index = ClosedIndex.of(read_rules(path, NAMES).rules)
+    index = ClosedIndex.from_rules(read_rules(path, NAMES).rules)
     assert index.offsets.tolist() == [0, 2, 2, 2, 4, 4, 4]
     assert index.rule.tolist() == [1, 0, 1, 0]
     assert index.body[:2].tolist() == [[0, 0, -1], [3, -1, -1]]

@@ -143,7 +143,7 @@ def test_an_answer_that_was_asked_for_is_explained(api: httpx.Client) -> None:
 def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
     reached = {one["entity"] for one in cli_json(
         "answer", small_run(), "cleo", "likes", "-k", 99, "--known", "--beam", 1)["answers"]}  # fmt: skip
-    other = next(name for name in family().names.entities if name not in reached)
+    other = next(name for name in family().labels.entities if name not in reached)
     found = api.post(
         f"{HERE}/explain", json={"head": "cleo", "relation": "likes", "tail": other, "beam": 1}
     ).json()
@@ -154,7 +154,7 @@ def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
 def test_entities_are_found_with_their_degrees(api: httpx.Client) -> None:
     found = api.get(f"{HERE}/entities", params={"q": "CLEO", "limit": 2}).json()["matches"]
     graph = family()
-    degree = len(graph.train.edges(graph.names.entity("cleo"))[0])
+    degree = len(graph.train.edges(graph.labels.entity_id("cleo"))[0])
     assert found[0]["name"].startswith("cleo")
     assert {"name": "cleo", "degree": degree} in api.get(f"{HERE}/entities?q=cleo").json()["matches"]
     assert len(api.get(f"{HERE}/entities?limit=5").json()["matches"]) == 5

@@ -20,7 +20,7 @@ def hub() -> Graph:
 
 def test_no_relation_hides_the_others() -> None:
     graph = hub()
-    found = neighbourhood(graph, graph.names.entity("hub"), 5)
+    found = neighbourhood(graph, graph.labels.entity_id("hub"), 5)
     assert [(edge["relation"], edge["outgoing"]) for edge in found["edges"]] == [
         ("often", True), ("rare", True), ("self", True), ("to", False), ("often", True),
     ]  # fmt: skip
@@ -30,7 +30,7 @@ def test_no_relation_hides_the_others() -> None:
 
 def test_all_facts_are_shown_once_if_there_is_room() -> None:
     graph = hub()
-    found = neighbourhood(graph, graph.names.entity("hub"), 99)
+    found = neighbourhood(graph, graph.labels.entity_id("hub"), 99)
     facts = [(edge["head"], edge["relation"], edge["tail"]) for edge in found["edges"]]
     assert len(facts) == len(set(facts)) == 12
     assert found["left_out"] == 0
@@ -41,12 +41,12 @@ def test_relations_of_the_same_kind_of_entity_fit() -> None:
     facts += [(f"country {i}", "borders", f"country {(i + 1) % 10}") for i in range(10)]
     facts += [(f"river {i}", "flows through", f"country {i}") for i in range(3)]
     graph = make_graph({"train": facts})
-    names, n = graph.names, graph.num_relations
-    share = fitting(graph.train, names.entity("country 9"))  # whose currency is missing
-    fits = {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()}
+    labels, n = graph.labels, graph.num_relations
+    share = fitting(graph.train, labels.entity_id("country 9"))  # whose currency is missing
+    fits = {labels.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()}
     assert fits == {"currency", "borders"}
-    share = fitting(graph.train, names.entity("river 0"))
-    assert {names.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()} == {"flows through"}
+    share = fitting(graph.train, labels.entity_id("river 0"))
+    assert {labels.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()} == {"flows through"}
 
 
 ends = st.integers(0, 5)

@@ -1,4 +1,4 @@
-"""Names found as they are typed."""
+"""Labels found as they are typed."""
 
 from __future__ import annotations
 

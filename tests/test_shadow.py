@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from squire.cli import app
 from squire.errors import CheckpointError, SettingError
-from squire.ranking.features import Evidence
+from squire.ranking.features import CandidateFeatures
 from squire.ranking.folds import hide
 from squire.ranking.path_features import BEAM, PRUNE, TABLE, UNREACHED, PathScorer
 from squire.ranking.store import load_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.rules import Rules
-from squire.search.decoding import Decoding, decode
-from squire.search.trained import Run
+from squire.search.decoding import DecodingOptions, decode
+from squire.search.trained import TrainedModel
 from squire.training.shadow import SHADOWS, shadow_scorers
 
 
@@ -38,15 +38,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_columns_say_what_the_search_says() -> None:
-    run = Run.load(small_run())
-    evidence = Evidence(run.graph.train, Rules.empty(run.graph.num_relations), scorers=[PathScorer(run)])
+    run = TrainedModel.load(small_run())
+    evidence = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations), scorers=[PathScorer(run)])
     queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
     (listed,) = evidence.stream(queries)
     columns = {feature.name: listed.features[:, i] for i, feature in enumerate(evidence.table)}
-    how = Decoding.of(run.recipe, run.known, beam=BEAM, aggregate="sum", prune=PRUNE)
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, beam=BEAM, aggregate="sum", prune=PRUNE)
     found = [
-        {int(ranked.entity[i]): (ranked, i) for i in range(ranked.of(n).start, ranked.of(n).stop)}
-        for ranked in decode(run.steps, queries, how)
+        {int(ranked.entity[i]): (ranked, i) for i in range(ranked.rows(n).start, ranked.rows(n).stop)}
+        for ranked in decode(run.decoder, queries, decoding)
         for n in range(len(ranked))
     ]
     reached = 0
@@ -67,7 +67,7 @@ def test_columns_say_what_the_search_says() -> None:
 
 def test_a_shadow_has_not_seen_what_is_hidden(folder: Path) -> None:
     graph = family()
-    shadows = [Run.load(shadow) for shadow in sorted((folder / SHADOWS).iterdir())]
+    shadows = [TrainedModel.load(shadow) for shadow in sorted((folder / SHADOWS).iterdir())]
     parts = list(hide(graph.train, 2, 0, False))
     assert {shadow.graph.train.num_edges for shadow in shadows} == {rest.num_edges for rest, _ in parts}
     for rest, hidden in parts:
@@ -78,7 +78,7 @@ def test_a_shadow_has_not_seen_what_is_hidden(folder: Path) -> None:
 
 
 def test_a_shadow_that_is_trained_is_not_trained_again(folder: Path) -> None:
-    run = Run.load(folder)
+    run = TrainedModel.load(folder)
     before = {file: file.read_bytes() for file in (folder / SHADOWS).glob("*/metrics.jsonl")}
     make = shadow_scorers(run, lambda *_: None)
     for rest, _ in hide(run.graph.train, 2, 0, False):

@@ -29,7 +29,7 @@ def test_table_1_of_the_paper(tmp_path: Path) -> None:
         write(tmp_path / "made" / f"{split}.txt", text)
     expected = {tmp_path / "made": (3, 2, 4, 0.8, 0)}
     expected |= {SHARED / name: row for name, row in TABLE_1.items() if (SHARED / name).is_dir()}
-    assert {path.name: table_1(Stats.of(load_graph(path))) for path in expected} == {
+    assert {path.name: table_1(Stats.from_graph(load_graph(path))) for path in expected} == {
         path.name: row for path, row in expected.items()
     }
 
@@ -37,7 +37,7 @@ def test_table_1_of_the_paper(tmp_path: Path) -> None:
 def test_all_figures_of_a_small_graph() -> None:
     train: list[LabelTriple] = [("a", "r", "b"), ("a", "r", "c"), ("a", "q", "b"), ("b", "r", "b")]
     graph = make_graph({"train": train, "valid": [("a", "s", "d")], "test": [("d", "r", "e"), ("a", "r", "e")]})
-    assert Stats.of(graph).as_dict() == {
+    assert Stats.from_graph(graph).as_dict() == {
         "name": "made",
         "entities": 3,  # of train: d and e are counted apart
         "relations": 2,  # of train
@@ -53,6 +53,6 @@ def test_all_figures_of_a_small_graph() -> None:
 
 @pytest.mark.parametrize("split", ["valid", "test"])
 def test_a_graph_without_train_facts_has_figures_too(split: str) -> None:
-    stats = Stats.of(make_graph({split: [("a", "r", "b")]}))
+    stats = Stats.from_graph(make_graph({split: [("a", "r", "b")]}))
     assert table_1(stats) == (0, 0, 0, 0.0, 0.0)
     assert stats.unseen_entities == 2

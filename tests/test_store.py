@@ -12,7 +12,7 @@ from naive import NaiveAdjacency, Triple
 from squire.errors import DataError
 from squire.graph.adjacency import Adjacency, Ids, sort_unique
 from squire.graph.graph import Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 
 ENTITIES, RELATIONS = 5, 3
 # Few names, so that repeats, self-loops, parallel and opposite edges are common.
@@ -132,7 +132,7 @@ def test_more_names_than_fit_a_key_are_refused() -> None:
 def test_known_tails_over_chosen_splits(
     train: list[Triple], valid: list[Triple], test: list[Triple], chosen: set[str]
 ) -> None:
-    names = Names(Labels("abcde", "entity"), Labels("xyz", "relation"))
+    names = Labels(LabelIndex("abcde", "entity"), LabelIndex("xyz", "relation"))
     splits = {"train": train, "valid": valid, "test": test}
     graph = Graph.build("made", names, {split: as_ids(triples) for split, triples in splits.items()})
     twin = NaiveAdjacency([triple for split in chosen for triple in splits[split]], RELATIONS)

@@ -19,10 +19,10 @@ from squire.core.run_files import METRICS, RECIPE, TRIES
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.model.recipe import Recipe, load_recipe
-from squire.search.decoding import Decoding
-from squire.search.trained import Run, load_settings
+from squire.search.decoding import DecodingOptions
+from squire.search.trained import TrainedModel, load_settings
 from squire.studies import scores
 from squire.studies.ablation import FULL, NO_ITER, NO_RULE, VARIANTS, Ablation, Budget
 from squire.studies.ablation_table import FREQUENCY, Result, markdown, result_of
@@ -119,11 +119,11 @@ def test_each_variant_is_what_squire_train_makes_of_its_recipe(done: Ablation, t
 
 def test_both_aggregations_of_one_search_are_those_of_two(done: Ablation) -> None:
     folder = done.run_folder(FULL)
-    asked = Asked.of(done.graph, "test")
-    run = Run.load(folder)
-    for aggregate, score in scores_of(folder, asked).items():
-        how = Decoding.of(run.recipe, run.known, aggregate=aggregate)
-        assert score.metrics == rank_by_paths(run.steps, done.graph, asked, how, 0).metrics()
+    query_set = QuerySet.from_graph(done.graph, "test")
+    run = TrainedModel.load(folder)
+    for aggregate, score in scores_of(folder, query_set).items():
+        decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate=aggregate)
+        assert score.metrics == rank_by_paths(run.decoder, done.graph, query_set, decoding, 0).metrics()
 
 
 def test_rows_have_frequency_signatures_and_paired_differences(done: Ablation) -> None:
@@ -136,10 +136,10 @@ def test_rows_have_frequency_signatures_and_paired_differences(done: Ablation) -
     table = markdown(result)
     filters = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
     for row in result.rows:
-        asked = Asked.of(done.graph, row.split, known_in=filters[row.split])
+        query_set = QuerySet.from_graph(done.graph, row.split, filter_splits=filters[row.split])
         assert f"`{row.metrics.signature}`" in table
         if row.variant == FREQUENCY:
-            assert row.metrics == rank_by_frequency(done.graph, asked).metrics()
+            assert row.metrics == rank_by_frequency(done.graph, query_set).metrics()
             assert row.behind_full is None
         elif row.variant != FULL.name:
             by = row.metrics.signature.aggregation

@@ -42,10 +42,10 @@ def draw(file: Path, n: int, seed: int = 0) -> Drawn:
 
 def test_questions_are_test_facts_with_the_best_path_to_the_right_answer(tmp_path: Path) -> None:
     drawn = draw(tmp_path / "q.jsonl", 4)
-    names, graph = town().names, town()
+    labels, graph = town().labels, town()
     facts = {tuple(fact) for fact in graph.test.tolist()}
     for one in drawn.questions:
-        assert (names.entity(one.head), names.relation(one.relation), names.entity(one.tail)) in facts
+        assert (labels.entity_id(one.head), labels.relation_id(one.relation), labels.entity_id(one.tail)) in facts
         if one.evidence:
             assert one.evidence.start == one.head
             assert one.evidence.edges[-1].goal == one.tail
@@ -62,9 +62,9 @@ def test_the_seed_decides_and_more_go_on_from_what_was_drawn(
     assert draw(tmp_path / "c", 5, seed=1).questions != many.questions
     asked: list[int] = []
 
-    def count(model: object, queries: np.ndarray, how: object) -> object:
+    def count(model: object, queries: np.ndarray, decoding: object) -> object:
         asked.append(len(queries))
-        return decode(model, queries, how)  # type: ignore[arg-type]
+        return decode(model, queries, decoding)  # type: ignore[arg-type]
 
     monkeypatch.setattr(asking, "decode", count)
     assert draw(tmp_path / "a", 5).questions == many.questions

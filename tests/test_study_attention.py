@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from training_cases import VOCAB
 
 from squire.errors import SettingError, UnknownName
+from squire.graph.labels import Labels
 from squire.model.recipe import load_recipe
 from squire.model.transformer import Layer, Transformer
 from squire.reasoning.attention import attention_weights, heads_of, visible_tokens
-from squire.search.trained import Run
+from squire.search.trained import TrainedModel
 
 __all__ = ["drawn"]  # a fixture
 LAYERS, HEADS = 3, 4
@@ -92,16 +93,19 @@ def test_the_data_are_layers_by_heads_by_tokens_by_tokens(tmp_path: Path) -> Non
     assert tokens[-1] == data["answer"] == "Northland"
     weights = np.array(data["weights"])
     assert weights.shape == (2, 2, len(tokens), len(tokens))
-    model = Run.load(a_run()).model
-    names = Run.load(a_run()).graph.names
-    ids = [names.entity(token) if token in names.entities else _relation(model, names, token) for token in tokens]
+    model = TrainedModel.load(a_run()).model
+    labels = TrainedModel.load(a_run()).graph.labels
+    ids = [
+        labels.entity_id(token) if token in labels.entities else _relation(model, labels, token)
+        for token in tokens
+    ]
     np.testing.assert_allclose(weights, attention_weights(model, torch.tensor(ids)).numpy(), rtol=1e-6)
     assert data["signature"].startswith("made|study:attention|model:")
 
 
-def _relation(model: Transformer, names: object, token: str) -> int:
+def _relation(model: Transformer, labels: Labels, token: str) -> int:
     vocab, inverse = model.vocab, token.endswith("⁻¹")
-    relation = names.relation(token.removesuffix("⁻¹"))  # type: ignore[attr-defined]
+    relation = labels.relation_id(token.removesuffix("⁻¹"))
     return int(vocab.first_relation + relation + inverse * vocab.num_relations)
 
 

@@ -23,17 +23,17 @@ def test_only_right_answers_are_examples_and_the_asserted_are_counted() -> None:
         a_question("f", "grounded", rank=1.5),  # a tie
         a_question("g", "grounded"),
     ]
-    found = Cases.of(questions, 1, "signed")
+    found = Cases.from_questions(questions, 1, "signed")
     assert {kind: [one.head for one in own] for kind, own in found.examples.items()} == {
         "grounded": ["a"], "completed": ["e"],
     }  # fmt: skip
     assert (found.asked, found.right, found.asserted) == (7, 4, 1)
-    assert [one.head for one in Cases.of(questions, 5, "").examples["grounded"]] == ["a", "g"]
+    assert [one.head for one in Cases.from_questions(questions, 5, "").examples["grounded"]] == ["a", "g"]
 
 
 def test_missing_edges_are_bold_and_answers_underlined() -> None:
     path = a_path(("b", "contains", "a", True), ("b", "currency", "c", False), backwards=(0,), grade="completed")
-    text = Cases.of([Question("a", "currency", "c", 1.0, path)], 1, "signed").markdown()
+    text = Cases.from_questions([Question("a", "currency", "c", 1.0, path)], 1, "signed").markdown()
     assert "| (a, currency, ?) | a ←contains— b —**currency**→ <u>c</u> |" in text
     assert text.endswith("`signed`\n")
     assert "None was found." in text  # of the other kind

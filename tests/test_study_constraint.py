@@ -16,18 +16,18 @@ from test_plots import PNG, drawn
 
 from squire.errors import SettingError
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Aggregate, Decoding, decode
-from squire.search.trained import Run
+from squire.search.decoding import Aggregate, DecodingOptions, decode
+from squire.search.trained import TrainedModel
 from squire.studies import constraint
 from squire.studies.constraint import ConstraintStudy, EdgeSet, Row, markdown, note
 
 __all__ = ["drawn"]  # a fixture
 GRAPH = town()
-ASKED = Asked.of(GRAPH, "test")
+ASKED = QuerySet.from_graph(GRAPH, "test")
 
 
 def all_edges() -> Adjacency:
@@ -42,22 +42,26 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(folder: Path, aggregate: Aggregate = "sum", *more: EdgeSet, search: bool = False) -> dict[str, Row]:
-    run = Run.load(a_run())
+    run = TrainedModel.load(a_run())
     sets = [EdgeSet("graph", GRAPH.train), *more]
-    how = Decoding.of(run.recipe, run.known, aggregate=aggregate)
-    return {row.name: row for row in ConstraintStudy(run, folder, ASKED, how, sets).rows(search=search)}
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate=aggregate)
+    return {row.name: row for row in ConstraintStudy(run, folder, ASKED, decoding, sets).rows(search=search)}
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 def test_ranks_are_those_of_the_paths_that_are_left(tmp_path: Path, aggregate: Aggregate) -> None:
     """The obvious twin: look at every path, drop it if an edge is not in the graph, add up or take the best."""
-    run = Run.load(a_run())
+    run = TrainedModel.load(a_run())
     rows = rows_of(tmp_path, aggregate)
     ranks, walked, right = [], 0, 0
-    free = rank_by_paths(run.steps, GRAPH, ASKED, Decoding.of(run.recipe, run.known, aggregate=aggregate), 0)
+    free = rank_by_paths(
+        run.decoder, GRAPH, ASKED, DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate=aggregate), 0
+    )
     for at, (head, relation, answer) in enumerate(ASKED.queries.tolist()):
         queries = np.array([[head, relation]], np.int32)
-        (block,) = decode(run.steps, queries, Decoding.of(run.recipe, run.known, aggregate=aggregate))
+        (block,) = decode(
+            run.decoder, queries, DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate=aggregate)
+        )
         scores = np.full(GRAPH.num_entities, -np.inf)
         for number, entity in enumerate(block.entity.tolist()):
             left = []
@@ -71,7 +75,7 @@ def test_ranks_are_those_of_the_paths_that_are_left(tmp_path: Path, aggregate: A
                     right, walked = right + 1, walked + stays
             if left:
                 scores[entity] = sum(left) if aggregate == "sum" else max(left)
-        ranks.append(realistic_rank(scores, answer, ASKED.known.tails_of(head, relation)))
+        ranks.append(realistic_rank(scores, answer, ASKED.filter.tails_of(head, relation)))
     bound = rows["graph, filter"]
     assert bound.metrics.mrr == pytest.approx(np.mean(1 / np.array(ranks)))
     assert bound.metrics.hits1 == pytest.approx(np.mean(np.array(ranks) == 1))
@@ -91,11 +95,11 @@ def test_a_constraint_that_allows_everything_changes_nothing(tmp_path: Path) -> 
 
 
 def test_searching_is_the_evaluation_with_a_constraint(tmp_path: Path) -> None:
-    run = Run.load(a_run())
+    run = TrainedModel.load(a_run())
     row = rows_of(tmp_path, search=True)["graph, search"]
-    edges = EdgeConstraint.of(GRAPH.train, name="graph by search")
-    how = Decoding.of(run.recipe, run.known, aggregate="sum", constraint=edges)
-    expected = rank_by_paths(run.steps, GRAPH, ASKED, how, 0)
+    edges = EdgeConstraint.from_adjacency(GRAPH.train, name="graph by search")
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate="sum", constraint=edges)
+    expected = rank_by_paths(run.decoder, GRAPH, ASKED, decoding, 0)
     assert row.metrics == expected.metrics()
     assert (row.walked, row.completed) == (None, None)
 
@@ -105,11 +109,11 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = rows_of(tmp_path / "whole", search=True)
-    asked: list[int] = []
+    query_set: list[int] = []
 
-    def count(model: object, queries: np.ndarray, how: object) -> object:
-        asked.append(len(queries))
-        return decode(model, queries, how)  # type: ignore[arg-type]
+    def count(model: object, queries: np.ndarray, decoding: object) -> object:
+        query_set.append(len(queries))
+        return decode(model, queries, decoding)  # type: ignore[arg-type]
 
     monkeypatch.setattr(constraint, "decode", count)
     noted = constraint._Condition.note
@@ -129,30 +133,32 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
     assert rows_of(tmp_path / "parts", search=True) == whole
     n = len(ASKED.queries)
     assert n > 6
-    assert asked[:3] == [n, n - 3, n - 3]
-    asked.clear()
+    assert query_set[:3] == [n, n - 3, n - 3]
+    query_set.clear()
     assert rows_of(tmp_path / "parts", search=True) == whole
-    assert asked == [0, 0]  # all is known
+    assert query_set == [0, 0]  # all is known
     rows_of(tmp_path / "parts", "sum", EdgeSet("all", all_edges()))
-    assert asked[2:] == [n]  # for the new edges only
+    assert query_set[2:] == [n]  # for the new edges only
 
 
 def test_other_questions_models_or_edges_are_not_mixed_in(tmp_path: Path) -> None:
-    run = Run.load(a_run())
-    how = Decoding.of(run.recipe, run.known)
-    samples = [Asked.of(GRAPH, "test", sample=3, seed=seed) for seed in (0, 1)]
-    ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", GRAPH.train)]).rows()
+    run = TrainedModel.load(a_run())
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges)
+    samples = [QuerySet.from_graph(GRAPH, "test", sample=3, seed=seed) for seed in (0, 1)]
+    ConstraintStudy(run, tmp_path, samples[0], decoding, [EdgeSet("x", GRAPH.train)]).rows()
     with pytest.raises(SettingError, match=r"holds another study \(queries is"):
-        ConstraintStudy(run, tmp_path, samples[1], how, [EdgeSet("x", GRAPH.train)]).rows()
+        ConstraintStudy(run, tmp_path, samples[1], decoding, [EdgeSet("x", GRAPH.train)]).rows()
     with pytest.raises(SettingError, match=r"holds another study \(triples is"):
-        ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", all_edges())]).rows()
+        ConstraintStudy(run, tmp_path, samples[0], decoding, [EdgeSet("x", all_edges())]).rows()
     with pytest.raises(SettingError, match="two graphs of one name"):
-        ConstraintStudy(run, tmp_path, samples[0], how, [EdgeSet("x", all_edges()), EdgeSet("x", GRAPH.train)])
+        ConstraintStudy(
+            run, tmp_path, samples[0], decoding, [EdgeSet("x", all_edges()), EdgeSet("x", GRAPH.train)]
+        )
 
 
 def test_the_command_writes_a_table_its_numbers_and_a_picture(tmp_path: Path, drawn: list[Figure]) -> None:
     facts = [
-        (GRAPH.names.entities[h], GRAPH.names.relations[r], GRAPH.names.entities[t]) for h, r, t in GRAPH.test
+        (GRAPH.labels.entities[h], GRAPH.labels.relations[r], GRAPH.labels.entities[t]) for h, r, t in GRAPH.test
     ]
     more = write(tmp_path / "more.tsv", "".join("\t".join(fact) + "\n" for fact in [*facts, ("x", "y", "z")]))
     done = study("constraint", a_run(), "--edges", more, "--split", "test", "-o", tmp_path / "out", "--search")

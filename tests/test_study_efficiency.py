@@ -22,15 +22,15 @@ from squire.core.run_files import GRAPH, METRICS, TRIES
 from squire.errors import SettingError, SquireError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.benchmarks.datasets import resolve
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
 from squire.model.recipe import Recipe, load_recipe
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
-from squire.search.decoding import Decoding
-from squire.search.trained import Run, load_settings
+from squire.search.decoding import DecodingOptions
+from squire.search.trained import TrainedModel, load_settings
 from squire.studies import efficiency
 from squire.studies.efficiency import Case, Limits, Pace
 from squire.studies.efficiency_table import Row, markdown
@@ -76,9 +76,9 @@ def test_a_made_graph_has_its_size_and_is_the_same_again() -> None:
 def test_rules_are_planted_that_answer_what_is_held_out() -> None:
     graph = planted_graph(4000)
     rules = mine_rules(graph.train, MiningOptions(constants=False)).rules
-    asked = Asked.of(graph, "valid")
-    by_rules = rank_by_rules(graph, asked, RuleEngine(rules, graph.train)).metrics()
-    by_frequency = rank_by_frequency(graph, asked).metrics()
+    query_set = QuerySet.from_graph(graph, "valid")
+    by_rules = rank_by_rules(graph, query_set, RuleEngine(rules, graph.train)).metrics()
+    by_frequency = rank_by_frequency(graph, query_set).metrics()
     assert by_rules.mrr > 0.5
     assert by_frequency.mrr < 0.2
 
@@ -91,7 +91,7 @@ def test_samples_grow_and_hold_all_facts_among_their_entities() -> None:
     smaller: set[str] = set()
     for share in (0.1, 0.4, 1.0):
         sample = grown_sample(graph, share, seed=3)
-        entities, relations = set(sample.names.entities), set(sample.names.relations)
+        entities, relations = set(sample.labels.entities), set(sample.labels.relations)
         assert smaller < entities
         smaller = entities
         assert len(sample.train.triples) >= share * len(graph.train.triples)
@@ -159,19 +159,19 @@ def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path
         return [line["loss"] for line in lines if "loss" in line]
 
     assert losses(case.folder) == losses(other)
-    prepared, trained, _, asked = case.notes
+    prepared, trained, _, query_set = case.notes
     for phase in ("mining rules", "sampling paths", "prefix trees"):
         assert prepared[phase]["wall"] > 0
         assert prepared[phase]["cpu"] > 0
     assert prepared["graph"]["facts"] == len(graph.train.triples)
     assert (trained["step"], trained["finished"]) == (trainer.step, True)
-    ours, frequency = asked["rows"]
-    run = Run.load(case.folder)
-    asked_for = Asked.of(graph, "valid", known_in=("train", "valid"))
-    how = Decoding.of(recipe, run.known)
-    assert ours["mrr"] == rank_by_paths(run.steps, graph, asked_for, how, 0).metrics().mrr
+    ours, frequency = query_set["rows"]
+    run = TrainedModel.load(case.folder)
+    asked_for = QuerySet.from_graph(graph, "valid", filter_splits=("train", "valid"))
+    decoding = DecodingOptions.from_recipe(recipe, run.known_edges)
+    assert ours["mrr"] == rank_by_paths(run.decoder, graph, asked_for, decoding, 0).metrics().mrr
     assert "split:valid" in ours["signature"]
-    assert frequency["mrr"] == rank_by_frequency(graph, Asked.of(graph, "valid")).metrics().mrr
+    assert frequency["mrr"] == rank_by_frequency(graph, QuerySet.from_graph(graph, "valid")).metrics().mrr
     before = (case.folder / efficiency.JOURNAL).read_text()
     Case(case.folder).measure(silent)
     assert (case.folder / efficiency.JOURNAL).read_text() == before  # nothing was measured again
@@ -204,7 +204,7 @@ def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
     assert limits == [pytest.approx(600 - trained["seconds"] / 60)]
     again = Case(tmp_path)
     assert Counter(note["phase"] for note in again.notes) == {"prepared": 1, "trained": 2, "block": 1, "asked": 1}
-    row = Row.of("made", "small", again)
+    row = Row.from_measurements("made", "small", again)
     assert row.finished
     epoch, whole = row.seconds["an epoch"], row.seconds["the whole training"]
     assert epoch is not None
@@ -246,7 +246,7 @@ def test_another_recipe_or_limit_is_refused_by_name(tmp_path: Path) -> None:
 def test_without_steps_or_valid_facts_what_is_unknown_stays_empty(tmp_path: Path) -> None:
     case = begun(tmp_path, graph=family(valid=False), limits=Limits(minutes=0, questions=5))
     case.measure(silent)
-    row = Row.of("made", "small", case)
+    row = Row.from_measurements("made", "small", case)
     known = {"mining rules", "sampling paths", "prefix trees"}
     assert {phase for phase, seconds in row.seconds.items() if seconds is not None} == known
     assert row.ours is None

@@ -24,12 +24,12 @@ from squire.core.locks import locked
 from squire.core.run_files import BEST, LAST, LOCK, METRICS
 from squire.errors import SettingError, TrainingError
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
-from squire.model.decoder import ModelSteps
+from squire.model.decoder import TransformerDecoder
 from squire.model.recipe import Recipe, load_recipe
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Decoding
+from squire.search.decoding import DecodingOptions
 from squire.training.preparation import prepare
 from squire.training.trainer import Moment, Trainer
 
@@ -183,9 +183,11 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     logged = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines() if "valid" in line]
     assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
     trainer.model.load_state_dict(best.part("model."))
-    asked = Asked.of(trainer.graph, "valid", known_in=("train", "valid"))
-    how = Decoding.of(trainer.recipe, EdgeConstraint.of(trainer.graph.train), beam=32)
-    again = rank_by_paths(ModelSteps(trainer.model), trainer.graph, asked, how, seed=0)
+    query_set = QuerySet.from_graph(trainer.graph, "valid", filter_splits=("train", "valid"))
+    decoding = DecodingOptions.from_recipe(
+        trainer.recipe, EdgeConstraint.from_adjacency(trainer.graph.train), beam=32
+    )
+    again = rank_by_paths(TransformerDecoder(trainer.model), trainer.graph, query_set, decoding, seed=0)
     assert again.metrics().mrr == trainer.best_mrr
     assert "made|split:valid|side:tail|method:paths|filter:train+valid|" in logged[0]["valid"]["signature"]
 
@@ -197,7 +199,7 @@ def test_test_triples_change_neither_weights_nor_selection(tmp_path: Path) -> No
         folder.mkdir()
         graph, recipe = a_graph(), a_recipe()
         if test is not None:
-            graph = Graph(graph.name, graph.names, graph.train, graph.valid, graph.test[:0])
+            graph = Graph(graph.name, graph.labels, graph.train, graph.valid, graph.test[:0])
         trainer = Trainer(graph, recipe, prepare(graph, recipe, folder, lambda *_: None), folder)
         trainer.fit(ignore)
         ends.append((load_checkpoint(folder, BEST).part("model."), trainer.best_mrr))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from squire.graph.adjacency import Adjacency
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.paths.sampling import both_directions, sample_paths
 from squire.paths.tries import Tries, build_tries, unfold
 
 ENTITIES, RELATIONS = 12, 3
-VOCAB = Vocab(ENTITIES, RELATIONS)
+VOCAB = Vocabulary(ENTITIES, RELATIONS)
 Sample = tuple[tuple[int, int], tuple[int, ...]]  # query tokens, path tokens with <eos>
 
 

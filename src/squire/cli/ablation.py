@@ -124,4 +124,4 @@ def _chosen(graph: Graph, recipe: str, settings: list[str], seed: int | None) ->
             raise SettingError(f"--set {setting}: is what the study varies. To do: leave it out.")
     if seed is not None:
         settings = [*settings, f"train.seed={seed}"]
-    return load_recipe(recipe_for(Stats.of(graph)) if recipe == "auto" else recipe, settings)
+    return load_recipe(recipe_for(Stats.from_graph(graph)) if recipe == "auto" else recipe, settings)

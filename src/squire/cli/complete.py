@@ -72,9 +72,9 @@ def complete(
                 reasoner = Reasoner.load(run, ours.device)
                 least = 0.0 if precision is None else reasoner.confidence_for(precision, ranking)
                 questions = _questions(reasoner, queries, relations, heads or "typical")
-                how = reasoner.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
+                decoding = reasoner.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
                 wanted = Wanted(k, min_score, ranking, least)
-                job = Completion(Predictor(reasoner, how, wanted), questions, output)
+                job = Completion(Predictor(reasoner, decoding, wanted), questions, output)
                 if ours.leads:
                     while_working.enter_context(job.begun())
             done = job.work(lambda now, total: bar.stage("answering", now, total), ours)
@@ -105,6 +105,8 @@ def _check(
 def _questions(reasoner: Reasoner, queries: Path | None, relations: list[str] | None, heads: Heads) -> Questions:
     if queries:
         return QuestionsOfFile(queries, reasoner.query)
-    names = reasoner.names
-    chosen = [names.relation(label) for label in relations] if relations else range(reasoner.graph.num_relations)
+    labels = reasoner.labels
+    chosen = (
+        [labels.relation_id(label) for label in relations] if relations else range(reasoner.graph.num_relations)
+    )
     return QuestionsOfHeads(reasoner.graph.train, chosen, heads)

@@ -94,7 +94,7 @@ def stats(
 ) -> None:
     """Entities, relations, facts and degrees (the paper's Table 1)."""
     graph = open_graph(source, ReadOptions(order, header, separator, literals), holdout, seed)
-    figures = Stats.of(graph).as_dict()
+    figures = Stats.from_graph(graph).as_dict()
     if as_json:
         print_json(figures)
         return
@@ -118,17 +118,17 @@ def show(
     """Print what the train split says about an entity."""
     # Nothing is held out: who looks at a file wants to see all of it.
     graph = open_graph(source, ReadOptions(order, header, separator, literals), "0,0")
-    names = graph.names
-    head = names.entity(entity)
+    labels = graph.labels
+    head = labels.entity_id(entity)
     relations, tails = graph.train.edges(head)
-    tree = Tree(f"[bold]{escape(names.shorten(names.entities[head]))}[/]  [dim]{len(tails):,} edges[/]")
+    tree = Tree(f"[bold]{escape(labels.entity(head))}[/]  [dim]{len(tails):,} edges[/]")
     for relation in np.unique(relations).tolist():
         own = tails[relations == relation]
         forward = relation < graph.num_relations
-        label = escape(names.shorten(names.relations[relation % graph.num_relations]))
+        label = escape(labels.relation(relation))
         branch = tree.add(f"─{label}→" if forward else f"←{label}─", highlight=False)
         for tail in own[:limit].tolist():
-            branch.add(escape(names.shorten(names.entities[tail])), highlight=False)
+            branch.add(escape(labels.entity(tail)), highlight=False)
         if len(own) > limit:
             branch.add(f"[dim]… and {len(own) - limit:,} more (--limit)[/]")
     out.print(tree)
@@ -163,7 +163,7 @@ def convert(
     holdout: HoldoutShares = "0.1,0.1",
     seed: Seed = 0,
 ) -> None:
-    """Write a graph in another format; a .graph file loads fastest and keeps splits and names together."""
+    """Write a graph in another format; a .graph file loads fastest and keeps splits and labels together."""
     suffix = file_format if file_format.startswith(".") else f".{file_format}"
     graph = open_graph(source, ReadOptions(order, header, separator, literals), holdout, seed)
     for file in write_graph(graph, target, suffix):

@@ -79,7 +79,7 @@ def efficiency(
         for kind, recipe_name, case in wanted.cases(graphs or [], sizes, synthetic or ""):
             if not case.done:
                 _measure(case)
-            kinds.setdefault(kind, []).append(Row.of(kind, recipe_name, case))
+            kinds.setdefault(kind, []).append(Row.from_measurements(kind, recipe_name, case))
     rows = [row for own in kinds.values() for row in own]
     files = [folder / f"efficiency.{suffix}" for suffix in ("md", "json", "png")]
     write_text(files[0], markdown(rows))
@@ -138,7 +138,7 @@ class _Wanted:
         shares, edges = _numbers("--sizes", sizes, float), _numbers("--synthetic", synthetic, int)
         for source in graphs:
             graph = open_graph(source)
-            chosen = self._recipe(recipe_for(Stats.of(graph)))
+            chosen = self._recipe(recipe_for(Stats.from_graph(graph)))
             about = {"graph": graph.name, "facts": digest(graph)}
             for share in shares:
                 sample = grown_sample(graph, share, self.seed)

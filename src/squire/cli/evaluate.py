@@ -22,7 +22,7 @@ from squire.core.run_files import FUSION, GRAPH, evaluation_file
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import Metrics
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranking import Ranking
 from squire.evaluation.reliability_plot import draw_reliability
 from squire.graph.adjacency import Adjacency, Ids
@@ -71,24 +71,26 @@ def evaluate(
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
 
-    def ask(graph: Graph) -> Asked:
-        return Asked.of(graph, split, side, sample=sample, seed=seed)
+    def ask(graph: Graph) -> QuerySet:
+        return QuerySet.from_graph(graph, split, side, sample=sample, seed=seed)
 
     with progress_bar("loading") as bar:
         is_fused = _is_fused(run, ranking, list(given))
         found = _by_fusion(run, ask, bar) if is_fused else _by_paths(run, ask, given, bar)
-        graph, asked = found.graph, found.asked
+        graph, query_set = found.graph, found.query_set
         engine = RuleEngine(found.rules, graph.train)
-        rules = rank_by_rules(graph, asked, engine, progress=lambda done, total: bar.stage("rules", done, total))
+        rules = rank_by_rules(
+            graph, query_set, engine, progress=lambda done, total: bar.stage("rules", done, total)
+        )
     if not len(found.rules):
         errors.print("[yellow]this run has no rules:[/] the rules row is the tail frequency alone")
-    rankings = [found.ranking, rules, rank_by_frequency(graph, asked)]
+    rankings = [found.ranking, rules, rank_by_frequency(graph, query_set)]
     about = {"run": str(run), **found.about}
     evidence = {"evidence": found.evidence, "evidence_of": found.evidence_of.strip()}
     content = {**about, **_content(found.ranking, rankings, graph), **evidence, "reliability": found.reliability}
     # A constraint asks something else of the model than what it is good for, other weights are not what answers.
     if constrained is None and last is None:
-        file = evaluation_file(run, "fused" if is_fused else "paths", split, sampled=bool(asked.sample))
+        file = evaluation_file(run, "fused" if is_fused else "paths", split, sampled=bool(query_set.sample))
         _keep(file, content)
     if as_json:
         print_json(content)
@@ -115,7 +117,7 @@ class _Found:
     """A run's own row, and what the others need."""
 
     graph: Graph
-    asked: Asked
+    query_set: QuerySet
     rules: Rules
     ranking: Ranking
     evidence: dict[str, float]  # the share of each grade among the first ten answers
@@ -135,7 +137,7 @@ def _is_fused(run: Path, ranking: str | None, given: list[str]) -> bool:
     return ranking == "fused" or (ranking is None and there and not given)
 
 
-def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
+def _by_fusion(run: Path, ask: Callable[[Graph], QuerySet], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluation.fused import rank_by_fusion
     from squire.ranking.store import load_fusion
@@ -147,14 +149,14 @@ def _by_fusion(run: Path, ask: Callable[[Graph], Asked], bar: Bar) -> _Found:
     reasoner = Reasoner.load(run) if has_model(run) else None
     graph = reasoner.graph if reasoner else Graph.load(run / GRAPH)
     fusion = reasoner.fusion if reasoner and reasoner.fusion else load_fusion(run, graph)
-    asked, evidence, of = ask(graph), {}, ""
-    fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("fusion", done, total))
+    query_set, evidence, of = ask(graph), {}, ""
+    fused = rank_by_fusion(fusion, graph, query_set, lambda done, total: bar.stage("fusion", done, total))
     if reasoner:
-        some = asked.queries[:: -(-len(asked.queries) // SAMPLE)]
+        some = query_set.queries[:: -(-len(query_set.queries) // SAMPLE)]
         evidence = _grades(reasoner, some, lambda done, total: bar.stage("evidence", done, total))
         of = f" of {len(some):,} questions"
     reliability = fused.reliability_figures()
-    return _Found(graph, asked, fusion.evidence.rules, fused.ranking, evidence, of, reliability, {})
+    return _Found(graph, query_set, fusion.evidence.rules, fused.ranking, evidence, of, reliability, {})
 
 
 def _grades(reasoner: Reasoner, queries: Ids, progress: Callable[[int, int], None]) -> dict[str, float]:
@@ -167,28 +169,28 @@ def _grades(reasoner: Reasoner, queries: Ids, progress: Callable[[int, int], Non
     return {grade: count / max(sum(counts.values()), 1) for grade, count in counts.items()}
 
 
-def _by_paths(run: Path, ask: Callable[[Graph], Asked], given: dict[str, Any], bar: Bar) -> _Found:
+def _by_paths(run: Path, ask: Callable[[Graph], QuerySet], given: dict[str, Any], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluation.paths import rank_by_paths
     from squire.search.constraints import EdgeConstraint
-    from squire.search.decoding import Decoding
-    from squire.search.trained import Run
+    from squire.search.decoding import DecodingOptions
+    from squire.search.trained import TrainedModel
 
     weights = given.pop("weights", "best")
-    loaded = Run.load(run, weights=weights)
-    graph, asked, edges = loaded.graph, ask(loaded.graph), None
+    loaded = TrainedModel.load(run, weights=weights)
+    graph, query_set, edges = loaded.graph, ask(loaded.graph), None
     if constraint := given.get("constraint"):
         adjacency, name = _edges(constraint, graph)
-        edges = EdgeConstraint.of(adjacency, loaded.device, name=name)
-    how = Decoding.of(loaded.recipe, loaded.known, **{**given, "constraint": edges})
+        edges = EdgeConstraint.from_adjacency(adjacency, loaded.device, name=name)
+    decoding = DecodingOptions.from_recipe(loaded.recipe, loaded.known_edges, **{**given, "constraint": edges})
     ranking = rank_by_paths(
-        loaded.steps, graph, asked, how, loaded.recipe.train.seed,
+        loaded.decoder, graph, query_set, decoding, loaded.recipe.train.seed,
         lambda done, total: bar.stage("paths", done, total),
     )  # fmt: skip
     if weights != "best":
         ranking = replace(ranking, signature=replace(ranking.signature, weights=weights))
     about = {"step": loaded.step, "recipe": loaded.recipe.to_dict()}
-    return _Found(graph, asked, loaded.rules, ranking, ranking.grade_shares(), "", {}, about)
+    return _Found(graph, query_set, loaded.rules, ranking, ranking.grade_shares(), "", {}, about)
 
 
 def _edges(constraint: str, graph: Graph) -> tuple[Adjacency, str]:
@@ -213,8 +215,10 @@ def _content(ours: Ranking, rankings: list[Ranking], graph: Graph) -> dict[str, 
 
 
 def _print(found: _Found, rankings: list[Ranking], relations: int) -> None:
-    ours, graph, asked = found.ranking, found.graph, found.ranking.signature
-    print_metrics([ranking.metrics() for ranking in rankings], f"{asked.dataset}, {asked.split}, {asked.side}")
+    ours, graph, query_set = found.ranking, found.graph, found.ranking.signature
+    print_metrics(
+        [ranking.metrics() for ranking in rankings], f"{query_set.dataset}, {query_set.split}, {query_set.side}"
+    )
     _print_parts("category", ours.by_category(graph))
     by_relation = ours.by_relation(graph)
     _print_parts("relation", dict(list(by_relation.items())[:relations]))

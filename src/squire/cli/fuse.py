@@ -15,7 +15,7 @@ from squire.core.locks import locked
 from squire.core.run_files import GRAPH
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def fuse(
     from squire.ranking.fusion import fit_fusion
     from squire.ranking.store import save_fusion
     from squire.rules.application import RuleEngine
-    from squire.search.trained import Run, has_model
+    from squire.search.trained import TrainedModel, has_model
     from squire.training.shadow import shadow_scorers
 
     graph = open_graph(source)
@@ -64,7 +64,7 @@ def fuse(
                 raise SettingError(
                     f"--paths: {folder} has no model. To do: 'squire train {source} --out {folder}'."
                 )
-            run = Run.load(folder)
+            run = TrainedModel.load(folder)
             graph, scorers = run.graph, shadow_scorers(run, bar.stage)
         folds = folds or (FEW_FOLDS if paths else FOLDS)
         fusion = fit_fusion(graph, seed=seed, folds=folds, make_scorers=scorers, progress=bar.stage, names=names)
@@ -73,11 +73,13 @@ def fuse(
         file = save_fusion(fusion, folder)
         seconds = time.perf_counter() - began
         if len(graph.valid):
-            asked = Asked.of(graph, "valid")
-            fused = rank_by_fusion(fusion, graph, asked, lambda done, total: bar.stage("valid", done, total))
+            query_set = QuerySet.from_graph(graph, "valid")
+            fused = rank_by_fusion(fusion, graph, query_set, lambda done, total: bar.stage("valid", done, total))
             engine = RuleEngine(fusion.evidence.rules, graph.train)
-            rules = rank_by_rules(graph, asked, engine, progress=lambda done, all: bar.stage("rules", done, all))
-            rows = [fused.ranking.metrics(), rules.metrics(), rank_by_frequency(graph, asked).metrics()]
+            rules = rank_by_rules(
+                graph, query_set, engine, progress=lambda done, all: bar.stage("rules", done, all)
+            )
+            rows = [fused.ranking.metrics(), rules.metrics(), rank_by_frequency(graph, query_set).metrics()]
     if len(graph.valid):
         print_metrics(rows, f"{graph.name}, valid, tail")
     _print_about(fusion.about)

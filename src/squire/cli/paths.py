@@ -33,11 +33,11 @@ def paths(
     if output.suffix != ".parquet":
         raise SettingError(f"--output {output}: expected a name that ends in .parquet.")
     graph = open_graph(source)
-    rules = load_rules(rules_file, graph.names) if rules_file else None
+    rules = load_rules(rules_file, graph.labels) if rules_file else None
     if rules:
         rules = rules.take(rules.is_closed & (rules.confidence >= confidence))
     queries = both_directions(graph.train.triples, graph.num_relations)
-    index = ClosedIndex.of(rules) if rules else None
+    index = ClosedIndex.from_rules(rules) if rules else None
     with progress_bar("sampling paths") as bar:
         found = sample_paths(
             graph.train, queries, index, hops=hops, per_triple=per_fact, seed=seed, threads=threads, progress=bar

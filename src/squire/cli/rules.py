@@ -17,9 +17,9 @@ from squire.cli.tables import print_metrics
 from squire.core.files import ensure_creatable
 from squire.errors import SettingError, UnknownName
 from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_by_rules
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
-from squire.graph.labels import Names
+from squire.graph.labels import Labels
 from squire.rules.anyburl import ensure_readable, is_writable, read_rules, readable, rule_text, write_rules
 from squire.rules.application import Candidates, Grounding, RuleEngine, noisy_or
 from squire.rules.mining import MiningOptions, mine_rules
@@ -53,7 +53,7 @@ def mine(
     max_constants: Annotated[int, typer.Option(help="Keep so many rules with constants, the most trusted.")] = (
         DEFAULTS.max_constants
     ),
-    budget: Annotated[float, typer.Option(help="Steps for each length; beyond it counts are estimates.")] = (
+    budget: Annotated[float, typer.Option(help="Decoder for each length; beyond it counts are estimates.")] = (
         DEFAULTS.budget
     ),
     seed: Annotated[int, typer.Option(help="Seed of the estimates.")] = DEFAULTS.seed,
@@ -77,11 +77,11 @@ def mine(
     started = time.perf_counter()
     with progress_bar("mining") as show:
         mined = mine_rules(graph.train, options, show.stage)
-    fits = is_writable(mined.rules, graph.names)
+    fits = is_writable(mined.rules, graph.labels)
     rules = mined.rules.take(fits)
-    write_rules(rules, graph.names, output)
+    write_rules(rules, graph.labels, output)
     estimated = {
-        rule_text(rules, i, graph.names): float(rules.error[i]) for i in np.flatnonzero(rules.error).tolist()
+        rule_text(rules, i, graph.labels): float(rules.error[i]) for i in np.flatnonzero(rules.error).tolist()
     }
     Sidecar(source, asdict(options), mined.complete, estimated).save(output)
     closed = int(np.count_nonzero(rules.is_closed))
@@ -95,7 +95,7 @@ def mine(
     if not fits.all():
         unfit = f"{np.count_nonzero(~fits):,} rules left out:"
         why = "a lone capital, a tab, a line end or a space in front would be read as something else"
-        errors.print(f"[yellow]{unfit}[/] the file format cannot hold their names ({why})", soft_wrap=True)
+        errors.print(f"[yellow]{unfit}[/] the file format cannot hold their labels ({why})", soft_wrap=True)
     if not mined.complete:
         errors.print("[yellow]interrupted:[/] these are the rules found until then")
         raise typer.Exit(130)
@@ -111,10 +111,10 @@ def show(
 ) -> None:
     """Print rules readably, with example groundings from the graph."""
     loaded, rules = _open(rules_file, graph)
-    names = loaded.names
+    labels = loaded.labels
     which = np.arange(len(rules))
     if relation is not None:
-        which = which[rules.head % loaded.num_relations == names.relation(relation)]
+        which = which[rules.head % loaded.num_relations == labels.relation_id(relation)]
     which = which[np.argsort(-rules.trust[which], kind="stable")]
     engine = RuleEngine(rules, loaded.train)
     for rule in which[:limit].tolist():
@@ -123,7 +123,7 @@ def show(
             Text.assemble(
                 (f"{rules.confidence[rule]:.2f}{estimate}", "bold cyan"),
                 (f"  {rules.support[rule]:,} of {rules.body_count[rule]:,}  ", "dim"),
-                readable(rules, rule, names),
+                readable(rules, rule, labels),
             ),
             soft_wrap=True,
         )
@@ -150,8 +150,8 @@ def answer(
 ) -> None:
     """Answer (head, relation, ?) by the rules alone, each answer with its best rule and a path in the graph."""
     loaded, rules = _open(rules_file, graph)
-    names = loaded.names
-    query = names.entity(head), names.relation(relation) + (loaded.num_relations if inverse else 0)
+    labels = loaded.labels
+    query = labels.entity_id(head), labels.relation_id(relation) + (loaded.num_relations if inverse else 0)
     engine = RuleEngine(rules, loaded.train)
     candidates = engine.answer(np.array([query], np.int32))
     is_known = np.isin(candidates.answers, loaded.train.tails_of(*query))
@@ -189,8 +189,8 @@ def _evidence(
     tail, rule = int(candidates.answers[index]), int(candidates.rules[index, 0])
     grounding = engine.grounding(*query, tail, rule)
     return {
-        "answer": graph.names.shorten(graph.names.entities[tail]),
-        "rule": readable(engine.rules, rule, graph.names),
+        "answer": graph.labels.entity(tail),
+        "rule": readable(engine.rules, rule, graph.labels),
         "rule_trust": round(float(candidates.trust[index, 0]), 4),
         "path": path_text(grounding, graph) if grounding else "",
     }
@@ -208,11 +208,11 @@ def evaluate(
 ) -> None:
     """How well the rules rank the held-out answers, beside the tail frequency."""
     loaded, rules = _open(rules_file, graph)
-    asked = Asked.of(loaded, split, side)
+    query_set = QuerySet.from_graph(loaded, split, side)
     engine = RuleEngine(rules, loaded.train, best)
     with progress_bar("ranking") as show_progress:
-        ours = rank_by_rules(loaded, asked, engine, aggregate, show_progress)
-    rows = [ranking.metrics() for ranking in (rank_by_frequency(loaded, asked), ours)]
+        ours = rank_by_rules(loaded, query_set, engine, aggregate, show_progress)
+    rows = [ranking.metrics() for ranking in (rank_by_frequency(loaded, query_set), ours)]
     if as_json:
         print_json([row.as_dict() for row in rows])
         return
@@ -234,16 +234,16 @@ def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
         raise SettingError(
             f"{rules_file} was mined from {source}, which is not here. To do: name it with --graph."
         ) from None
-    rules = load_rules(rules_file, loaded.names)
+    rules = load_rules(rules_file, loaded.labels)
     if sidecar and sidecar.errors:
         for rule in range(len(rules)):
-            rules.error[rule] = sidecar.errors.get(rule_text(rules, rule, loaded.names), 0.0)
+            rules.error[rule] = sidecar.errors.get(rule_text(rules, rule, loaded.labels), 0.0)
     return loaded, rules
 
 
-def load_rules(rules_file: Path, names: Names) -> Rules:
+def load_rules(rules_file: Path, labels: Labels) -> Rules:
     """The rules of a file; says what it leaves out."""
-    read = read_rules(rules_file, names)
+    read = read_rules(rules_file, labels)
     if read.skipped:
         errors.print(f"[yellow]{read.skipped:,} rules of other forms left out[/]")
     return read.rules
@@ -259,9 +259,9 @@ def _examples(engine: RuleEngine, graph: Graph, rule: int, count: int) -> list[s
         if len(found) == count:
             break
         if c in (NONE, tail) and (grounding := engine.grounding(head, r, tail, rule)):
-            names = graph.names
-            goal = names.shorten(names.entities[head]), names.shorten(names.entities[tail])
-            relation = names.shorten(names.relations[r % graph.num_relations])
+            labels = graph.labels
+            goal = labels.entity(head), labels.entity(tail)
+            relation = labels.relation(r)
             fact = (goal[0], relation, goal[1]) if r < graph.num_relations else (goal[1], relation, goal[0])
             found.append(f"{' '.join(fact)}: {path_text(grounding, graph)}")
     return found
@@ -269,10 +269,10 @@ def _examples(engine: RuleEngine, graph: Graph, rule: int, count: int) -> list[s
 
 def path_text(grounding: Grounding, graph: Graph) -> str:
     """`Austria ─borders→ Germany ─official language→ German`."""
-    names, n = graph.names, graph.num_relations
-    text = names.shorten(names.entities[grounding.entities[0]])
+    labels, n = graph.labels, graph.num_relations
+    text = labels.entity(grounding.entities[0])
     for relation, entity in zip(grounding.relations, grounding.entities[1:], strict=True):
-        label = names.shorten(names.relations[relation % n])
+        label = labels.relation(relation)
         text += f" ─{label}→ " if relation < n else f" ←{label}─ "
-        text += names.shorten(names.entities[entity])
+        text += labels.entity(entity)
     return text

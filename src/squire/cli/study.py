@@ -86,15 +86,15 @@ def attention(
         out.print(Text(found.signature, "dim"), soft_wrap=True)
 
 
-def _chosen(asked: str, count: int, option: str) -> list[int]:
+def _chosen(chosen: str, count: int, option: str) -> list[int]:
     """`2` of 1, 2, 3 -> [1], and `all` -> [0, 1, 2]."""
-    if asked == "all":
+    if chosen == "all":
         return list(range(count))
-    if not asked.isdecimal() or not 1 <= int(asked) <= count:
+    if not chosen.isdecimal() or not 1 <= int(chosen) <= count:
         raise SettingError(
-            f"{option} {asked}: expected a number from 1 to {count}" + ", or all." * (option == "--layer")
+            f"{option} {chosen}: expected a number from 1 to {count}" + ", or all." * (option == "--layer")
         )
-    return [int(asked) - 1]
+    return [int(chosen) - 1]
 
 
 @app.command(epilog="Example: squire study annotate runs/world -n 100 --annotator ann -o studies/world")
@@ -165,7 +165,8 @@ def agreement(
 def cases(
     run: RunFolder,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A .md file; .json and .jsonl (what was asked) go beside it.")
+        Path,
+        typer.Option("--output", "-o", help="A .md file; .json and .jsonl (what was asked) go beside it."),
     ],
     n: Annotated[int, typer.Option("-n", min=1, help="Examples of each kind.")] = 10,
     seed: Draw = 0,
@@ -181,7 +182,7 @@ def cases(
 
         need = Counter(dict.fromkeys(KINDS, n))
         drawn = draw_questions(run, output.with_suffix(".jsonl"), seed, kind, need, beam, bar)
-    found = Cases.of(drawn.questions, n, drawn.signature)
+    found = Cases.from_questions(drawn.questions, n, drawn.signature)
     write_text(output, found.markdown())
     write_json(output.with_suffix(".json"), found.as_dict())
     for name, own in found.examples.items():
@@ -214,12 +215,12 @@ def constraint(
 ) -> None:
     """Hits@1 and MRR if paths may have only given edges: does the model walk, or walk and complete? (§4.6)"""
     with can_go_on(), progress_bar("loading") as bar:
-        from squire.evaluation.queries import Asked
-        from squire.search.decoding import Decoding
-        from squire.search.trained import Run
+        from squire.evaluation.queries import QuerySet
+        from squire.search.decoding import DecodingOptions
+        from squire.search.trained import TrainedModel
         from squire.studies.constraint import ConstraintStudy, EdgeSet, markdown, note
 
-        loaded = Run.load(run)
+        loaded = TrainedModel.load(run)
         graph = loaded.graph
         sets = [EdgeSet("graph", graph.train)]
         for source in edges or []:
@@ -230,12 +231,12 @@ def constraint(
             if not own.edges.num_edges:
                 raise SettingError(f"--edges {source}: has no edge between the entities of {graph.name}.")
             sets.append(own)
-        asked = Asked.of(graph, split, sample=sample, seed=seed)
-        how = Decoding.of(loaded.recipe, loaded.known, beam=beam, aggregate=aggregate)
-        rows = ConstraintStudy(loaded, output, asked, how, sets).rows(search=search, progress=bar.stage)
+        query_set = QuerySet.from_graph(graph, split, sample=sample, seed=seed)
+        decoding = DecodingOptions.from_recipe(loaded.recipe, loaded.known_edges, beam=beam, aggregate=aggregate)
+        rows = ConstraintStudy(loaded, output, query_set, decoding, sets).rows(search=search, progress=bar.stage)
     from squire.studies.pictures import draw_constraints
 
-    heading = f"{asked.dataset}, {asked.split}: answers under constraints on the edges of a path"
+    heading = f"{query_set.dataset}, {query_set.split}: answers under constraints on the edges of a path"
     files = [output / f"constraint.{suffix}" for suffix in ("md", "json", "png")]
     write_text(files[0], markdown(rows))
     write_json(files[1], [row.as_dict() for row in rows])

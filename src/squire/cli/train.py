@@ -73,7 +73,7 @@ def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> Iterator
     from squire.search.trained import save_settings  # late, see above
 
     graph = open_graph(source)
-    chosen = load_recipe(recipe_for(Stats.of(graph)) if recipe == "auto" else recipe, settings)
+    chosen = load_recipe(recipe_for(Stats.from_graph(graph)) if recipe == "auto" else recipe, settings)
     with locked(out):
         save_settings(out, graph, chosen)
         errors.print(f"recipe {chosen.name}: {chosen.about}", highlight=False, soft_wrap=True)

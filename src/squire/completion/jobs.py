@@ -30,7 +30,7 @@ from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.graph import SPLITS
 from squire.reasoning.reasoner import RankedBy, Reasoner
-from squire.search.decoding import Decoding
+from squire.search.decoding import DecodingOptions
 
 PART = 256  # questions: seconds of work, a minute on a large graph, which is what a stop may cost
 JOB = "job.json"
@@ -50,15 +50,15 @@ class Wanted:
 class Predictor:
     """Answers questions in bulk; what any split of the graph knows already is no answer."""
 
-    def __init__(self, reasoner: Reasoner, how: Decoding, wanted: Wanted) -> None:
-        self.reasoner, self.how, self.wanted = reasoner, how, wanted
+    def __init__(self, reasoner: Reasoner, decoding: DecodingOptions, wanted: Wanted) -> None:
+        self.reasoner, self.decoding, self.wanted = reasoner, decoding, wanted
         self._known = reasoner.graph.known(*SPLITS)
 
     def predict(self, questions: Questions, first: int, end: int) -> Iterator[list[Prediction]]:
         """The predictions from each of these questions, in order."""
         queries, wanted = questions.between(first, end), self.wanted
         found = self.reasoner.answers(
-            queries, self.how, k=wanted.answers, without=self._known,
+            queries, self.decoding, k=wanted.answers, without=self._known,
             ranking=wanted.ranking, min_confidence=wanted.min_confidence,
         )  # fmt: skip
         n = self.reasoner.graph.num_relations
@@ -73,7 +73,7 @@ class Predictor:
     @property
     def about(self) -> dict[str, object]:
         """What decides the answers, for JSON."""
-        how = self.how
+        decoding = self.decoding
         return {
             "squire": __version__,
             "model": checksum(self.reasoner),
@@ -81,13 +81,13 @@ class Predictor:
             "min_score": self.wanted.min_score,
             "ranking": "paths" if self.wanted.ranking == "paths" or not self.reasoner.fusion else "fused",
             "min_confidence": self.wanted.min_confidence,
-            "grounded": how.constraint is not None,
-            "beam": how.beam,
-            "aggregate": how.aggregate,
-            "prune": how.prune,
-            "hops": how.hops,
-            "known_share": how.known_share,
-            "edge_ends": how.edge_ends,
+            "grounded": decoding.constraint is not None,
+            "beam": decoding.beam,
+            "aggregate": decoding.aggregate,
+            "prune": decoding.prune,
+            "hops": decoding.hops,
+            "known_share": decoding.known_share,
+            "edge_ends": decoding.edge_ends,
         }
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from squire.core.files import create_bytes, format_suffix, replacing
 from squire.errors import SettingError
 from squire.graph.graph import Graph
-from squire.graph.labels import Names
+from squire.graph.labels import Labels
 from squire.graph.loading import Terms
 from squire.reasoning.answers import Answer
 
@@ -75,19 +75,19 @@ def format_for(file: Path, graph: Graph) -> Format:
     check_suffix(file)
     suffix = format_suffix(file)
     if suffix == ".parquet":
-        return _Parquet(graph.names)
+        return _Parquet(graph.labels)
     if suffix == ".nt":
         return _Lines(partial(_statement, Terms(graph)), lines_each=2)
-    return _Lines(partial(_tsv_line, graph.names), header="\t".join(SCHEMA.names) + "\n")
+    return _Lines(partial(_tsv_line, graph.labels), header="\t".join(SCHEMA.names) + "\n")
 
 
-def _row(prediction: Prediction, names: Names) -> tuple[object, ...]:
-    """In the order of SCHEMA. Labels in full, so that other tables can be joined with them."""
+def _row(prediction: Prediction, labels: Labels) -> tuple[object, ...]:
+    """In the order of SCHEMA. LabelIndex in full, so that other tables can be joined with them."""
     answer, evidence = prediction.answer, prediction.answer.evidence
     return (
-        names.entities[prediction.head],
-        names.relations[prediction.relation],
-        names.entities[prediction.tail],
+        labels.entities[prediction.head],
+        labels.relations[prediction.relation],
+        labels.entities[prediction.tail],
         answer.rank,
         answer.score,
         evidence.grade,
@@ -100,11 +100,11 @@ def _row(prediction: Prediction, names: Names) -> tuple[object, ...]:
 
 
 class _Parquet:
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
 
     def write(self, predictions: Sequence[Prediction], part: Path) -> None:
-        rows = [dict(zip(SCHEMA.names, _row(one, self._names), strict=True)) for one in predictions]
+        rows = [dict(zip(SCHEMA.names, _row(one, self._labels), strict=True)) for one in predictions]
         with replacing(part) as temporary:
             pq.write_table(pa.Table.from_pylist(rows, SCHEMA), temporary)
 
@@ -147,8 +147,8 @@ class _Lines:
         return lines // self.lines_each
 
 
-def _tsv_line(names: Names, prediction: Prediction) -> str:
-    return "\t".join(map(_cell, _row(prediction, names))) + "\n"
+def _tsv_line(labels: Labels, prediction: Prediction) -> str:
+    return "\t".join(map(_cell, _row(prediction, labels))) + "\n"
 
 
 def _cell(value: object) -> str:

@@ -255,7 +255,7 @@ def _previous(file: Path) -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    """The first digits of the checksum of the model that `Run.load` takes. Reads nothing but the file's header."""
+    """First digits of the checksum of a run's model. Reads the file's header only."""
     for name in (BEST, LAST):
         file = folder / f"{name}.safetensors"
         if file.exists():

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.errors import SettingError
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranking import Ranking
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.graph import Graph
@@ -39,18 +39,18 @@ class TailFrequency:
         return np.asarray(counts / max(len(own), 1))
 
 
-def rank_by_frequency(graph: Graph, asked: Asked) -> Ranking:
+def rank_by_frequency(graph: Graph, query_set: QuerySet) -> Ranking:
     """The frequency row."""
     frequency = TailFrequency(graph)
-    ranks = np.empty(len(asked.queries))
-    for i, (head, relation, answer) in enumerate(asked.queries.tolist()):
-        ranks[i] = realistic_rank(frequency(relation), answer, asked.known.tails_of(head, relation))
-    return Ranking(asked.signature("frequency"), asked.queries, ranks)
+    ranks = np.empty(len(query_set.queries))
+    for i, (head, relation, answer) in enumerate(query_set.queries.tolist()):
+        ranks[i] = realistic_rank(frequency(relation), answer, query_set.filter.tails_of(head, relation))
+    return Ranking(query_set.signature("frequency"), query_set.queries, ranks)
 
 
 def rank_by_rules(
     graph: Graph,
-    asked: Asked,
+    query_set: QuerySet,
     engine: RuleEngine,
     aggregate: str = "noisy-or",
     progress: Callable[[int, int], None] | None = None,
@@ -60,18 +60,18 @@ def rank_by_rules(
         raise SettingError(f"--aggregate {aggregate}: expected {' or '.join(AGGREGATES)}.")
     frequency = TailFrequency(graph)
     ranks: list[float] = []
-    for candidates in engine.stream(asked.queries[:, :2]):
+    for candidates in engine.stream(query_set.queries[:, :2]):
         scores = _ordinals(AGGREGATES[aggregate](candidates))
         for query in range(len(candidates)):
-            head, relation, answer = asked.queries[len(ranks)].tolist()
-            own = candidates.of(query)
+            head, relation, answer = query_set.queries[len(ranks)].tolist()
+            own = candidates.rows(query)
             row = frequency(relation) / 2  # below 1, the distance of two rule scores
             row[candidates.answers[own]] += scores[own]
-            ranks.append(realistic_rank(row, answer, asked.known.tails_of(head, relation)))
+            ranks.append(realistic_rank(row, answer, query_set.filter.tails_of(head, relation)))
         if progress:
-            progress(len(ranks), len(asked.queries))
-    signature = asked.signature("rules+frequency", aggregation=f"{aggregate}{engine.best}")
-    return Ranking(signature, asked.queries, np.array(ranks))
+            progress(len(ranks), len(query_set.queries))
+    signature = query_set.signature("rules+frequency", aggregation=f"{aggregate}{engine.best}")
+    return Ranking(signature, query_set.queries, np.array(ranks))
 
 
 def _ordinals(scores: Scores) -> Scores:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranking import Ranking
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Offsets
 from squire.graph.graph import Graph
 from squire.ranking.calibration import Bools, Floats, Reliability
-from squire.ranking.fusion import Fusion, Ranked
+from squire.ranking.fusion import FusedRanking, Fusion
 
 SHOWN = (1, 10)  # the first answer, and as many as a user looks at
 
@@ -30,20 +30,20 @@ class Fused:
 
 
 def rank_by_fusion(
-    fusion: Fusion, graph: Graph, asked: Asked, progress: Callable[[int, int], None] | None = None
+    fusion: Fusion, graph: Graph, query_set: QuerySet, progress: Callable[[int, int], None] | None = None
 ) -> Fused:
     """Filtered ranks with realistic ties; what is no candidate ties behind all that are."""
     ranks: list[float] = []
     shown: list[tuple[Floats, Bools]] = []  # of each question the first answers
-    split = graph.known(asked.split)
-    is_new = np.zeros(len(asked.queries), bool)  # answers are judged once, however often a question is asked
-    is_new[np.unique(asked.queries[:, :2], axis=0, return_index=True)[1]] = True
-    for block in fusion.rank(asked.queries[:, :2]):
+    split = graph.known(query_set.split)
+    is_new = np.zeros(len(query_set.queries), bool)  # answers are judged once, however often a question is asked
+    is_new[np.unique(query_set.queries[:, :2], axis=0, return_index=True)[1]] = True
+    for block in fusion.rank(query_set.queries[:, :2]):
         first = len(ranks)
-        queries = asked.queries[first : first + len(block.listed)]
+        queries = query_set.queries[first : first + len(block.listed)]
         is_true, counts = np.zeros((2, len(block.scores)), bool)  # (candidate): in the split; or no known fact
         for query, (head, relation, answer) in enumerate(queries.tolist()):
-            own, known = block.listed.of(query), asked.known.tails_of(head, relation)
+            own, known = block.listed.rows(query), query_set.filter.tails_of(head, relation)
             candidates = block.listed.candidates[own]
             is_true[own] = np.isin(candidates, split.tails_of(head, relation))
             counts[own] = is_true[own] | ~np.isin(candidates, known)
@@ -52,14 +52,14 @@ def rank_by_fusion(
             ranks.append(realistic_rank(scores, answer, known))
         shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
         if progress:
-            progress(len(ranks), len(asked.queries))
-    how = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.about.names
-    signature = asked.signature("fused", aggregation=how, seed=str(fusion.about.seed))
-    return Fused(Ranking(signature, asked.queries, np.array(ranks)), _reliability(shown))
+            progress(len(ranks), len(query_set.queries))
+    decoding = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.about.names
+    signature = query_set.signature("fused", aggregation=decoding, seed=str(fusion.about.seed))
+    return Fused(Ranking(signature, query_set.queries, np.array(ranks)), _reliability(shown))
 
 
 def _first(
-    fusion: Fusion, block: Ranked, counts: Offsets, is_true: Bools, queries: Offsets
+    fusion: Fusion, block: FusedRanking, counts: Offsets, is_true: Bools, queries: Offsets
 ) -> Iterator[tuple[Floats, Bools]]:
     """Confidence and truth of the first answers of some queries: true is what the split has.
 
@@ -69,7 +69,7 @@ def _first(
     left = fusion.judged(block.listed.take(counts), block.scores[counts])
     truth = is_true[counts]
     for query in queries.tolist():
-        own = left.listed.of(query)
+        own = left.listed.rows(query)
         order = np.argsort(-left.scores[own], kind="stable")[: max(SHOWN)]
         yield left.confidence[own][order], truth[own][order]
 
@@ -78,5 +78,5 @@ def _reliability(shown: list[tuple[Floats, Bools]]) -> dict[str, Reliability]:
     out = {}
     for most in SHOWN:
         confidence, is_true = (np.concatenate([part[i][:most] for part in shown]) for i in range(2))
-        out[f"first {most}"] = Reliability.of(confidence, is_true)
+        out[f"first {most}"] = Reliability.from_answers(confidence, is_true)
     return out

@@ -50,7 +50,9 @@ class Metrics:
     intervals: dict[str, tuple[float, float]] | None = None  # of each figure, 95 %
 
     @classmethod
-    def of(cls, ranks: npt.NDArray[np.float64], signature: Signature, *, intervals: bool = False) -> Metrics:
+    def from_ranks(
+        cls, ranks: npt.NDArray[np.float64], signature: Signature, *, intervals: bool = False
+    ) -> Metrics:
         figures = _figures(ranks)
         bounds = dict(zip(NAMES, bootstrap(figures), strict=True)) if intervals and len(ranks) else None
         mrr, hits1, hits3, hits10 = figures.mean(0).tolist() if len(ranks) else [0.0] * len(NAMES)

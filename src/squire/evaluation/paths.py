@@ -7,23 +7,23 @@ from collections.abc import Callable
 import numpy as np
 
 from squire.evaluation.metrics import Signature
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranking import Ranking
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
-from squire.search.beam import Steps
-from squire.search.decoding import Decoding, Ranked, decode
+from squire.search.beam import Decoder
+from squire.search.decoding import DecodingOptions, PathRanking, decode
 from squire.search.evidence import GRADES, grades, known_edges
 
 FIRST = 10  # answers whose evidence is graded
 
 
 def rank_by_paths(
-    steps: Steps,
+    decoder: Decoder,
     graph: Graph,
-    asked: Asked,
-    how: Decoding,
+    query_set: QuerySet,
+    decoding: DecodingOptions,
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Ranking:
@@ -33,40 +33,40 @@ def rank_by_paths(
     """
     ranks: list[float] = []
     counts = np.zeros(len(GRADES), np.int64)
-    for block in decode(steps, asked.queries[:, :2], how):
-        queries = asked.queries[len(ranks) : len(ranks) + len(block)]
-        ranks += ranks_of(block, queries, asked.known)
+    for block in decode(decoder, query_set.queries[:, :2], decoding):
+        queries = query_set.queries[len(ranks) : len(ranks) + len(block)]
+        ranks += ranks_of(block, queries, query_set.filter)
         counts += _count_grades(block, queries, graph)
         if progress:
-            progress(len(ranks), len(asked.queries))
-    return Ranking(paths_signature(asked, how, seed), asked.queries, np.array(ranks), counts)
+            progress(len(ranks), len(query_set.queries))
+    return Ranking(paths_signature(query_set, decoding, seed), query_set.queries, np.array(ranks), counts)
 
 
-def ranks_of(block: Ranked, queries: Ids, known: Adjacency) -> list[float]:
+def ranks_of(block: PathRanking, queries: Ids, known: Adjacency) -> list[float]:
     """The rank of the right answer to each query of a block; `known` ones are no rivals.  queries: (query, 3)"""
     ranks = []
     for query, (head, relation, answer) in enumerate(queries.tolist()):
-        own = block.of(query)
+        own = block.rows(query)
         scores = np.full(known.num_entities, -np.inf)
         scores[block.entity[own]] = block.score[own]
         ranks.append(realistic_rank(scores, answer, known.tails_of(head, relation)))
     return ranks
 
 
-def paths_signature(asked: Asked, how: Decoding, seed: int, constraint: str = "") -> Signature:
+def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, constraint: str = "") -> Signature:
     """Of figures that come from paths found this way; `seed` is the one of training."""
-    return asked.signature(
+    return query_set.signature(
         "paths",
-        beam=str(how.beam),
-        aggregation=how.aggregate + ("+edge-ends" if how.edge_ends else ""),
-        known_share=f"{how.known_share:g}" if how.known_share else "",
+        beam=str(decoding.beam),
+        aggregation=decoding.aggregate + ("+edge-ends" if decoding.edge_ends else ""),
+        known_share=f"{decoding.known_share:g}" if decoding.known_share else "",
         seed=str(seed),
-        constraint=constraint or (how.constraint.name if how.constraint else ""),
-        prune=f"{how.prune:g}" if how.prune else "",
+        constraint=constraint or (decoding.constraint.name if decoding.constraint else ""),
+        prune=f"{decoding.prune:g}" if decoding.prune else "",
     )
 
 
-def _count_grades(block: Ranked, queries: Ids, graph: Graph) -> Offsets:
+def _count_grades(block: PathRanking, queries: Ids, graph: Graph) -> Offsets:
     """How the first new answers of each query are founded.  -> (grade)"""
     sizes = np.diff(block.offsets)
     of_query = np.repeat(np.arange(len(block)), sizes)

@@ -19,7 +19,7 @@ from squire.core.files import replacing
 from squire.core.run_files import GRAPH, METRICS, RECIPE
 from squire.errors import DataError, SettingError
 from squire.evaluation.baselines import rank_by_frequency
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def _frequency(file: Path) -> float | None:
     graph = Graph.load(file)
     if not len(graph.valid):
         return None
-    asked = Asked.of(graph, "valid", known_in=("train", "valid"))
-    return rank_by_frequency(graph, asked).metrics(intervals=False).mrr
+    query_set = QuerySet.from_graph(graph, "valid", filter_splits=("train", "valid"))
+    return rank_by_frequency(graph, query_set).metrics(intervals=False).mrr
 
 
 def check_picture(file: Path) -> None:

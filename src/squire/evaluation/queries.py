@@ -13,27 +13,27 @@ from squire.graph.graph import SPLITS, Graph
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuerySet:
     """Queries of one split, with the filter of their ranking."""
 
     dataset: str
     split: str
     side: str
     queries: Ids  # (query, 3): head, edge relation, answer
-    known: Adjacency  # answers that do not count as rivals
-    filter: str  # the splits that these come from
+    filter: Adjacency  # answers that do not count as rivals
+    filter_splits: str  # the splits that they come from, for signatures
     sample: str  # how many of how many queries, by which seed; empty for all
 
     @classmethod
-    def of(
+    def from_graph(
         cls,
         graph: Graph,
         split: str,
         side: str = "tail",
-        known_in: tuple[str, ...] = SPLITS,
+        filter_splits: tuple[str, ...] = SPLITS,
         sample: int | None = None,
         seed: int = 0,
-    ) -> Asked:
+    ) -> QuerySet:
         """All queries of a split, or a sample of them."""
         queries = queries_of(graph, split, side)
         drawn = ""
@@ -41,12 +41,12 @@ class Asked:
             drawn = f"{sample} of {len(queries)}, seed {seed}"
             chosen = np.random.default_rng(seed).choice(len(queries), sample, replace=False)
             queries = queries[np.sort(chosen)]
-        return cls(graph.name, split, side, queries, graph.known(*known_in), "+".join(known_in), drawn)
+        return cls(graph.name, split, side, queries, graph.known(*filter_splits), "+".join(filter_splits), drawn)
 
-    def signature(self, method: str, **how: str) -> Signature:
+    def signature(self, method: str, **decoding: str) -> Signature:
         """Of a method's figures on these queries."""
         return Signature(
-            self.dataset, self.split, self.side, method, filter=self.filter, sample=self.sample, **how
+            self.dataset, self.split, self.side, method, filter=self.filter_splits, sample=self.sample, **decoding
         )
 
 

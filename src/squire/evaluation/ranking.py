@@ -29,14 +29,14 @@ class Ranking:
     grades: Offsets | None = None  # (grade): of the first ten answers of all queries, how many have this evidence
 
     def metrics(self, *, intervals: bool = True) -> Metrics:
-        return Metrics.of(self.ranks, self.signature, intervals=intervals)
+        return Metrics.from_ranks(self.ranks, self.signature, intervals=intervals)
 
     def by_relation(self, graph: Graph) -> dict[str, Metrics]:
         """One row a relation, most asked first; heads of a relation are asked for as tails of its inverse."""
         relations, counts = np.unique(self.queries[:, 1], return_counts=True)
         rows: dict[str, Metrics] = {}
         for relation in relations[np.argsort(-counts, kind="stable")].tolist():
-            label = graph.names.shorten(graph.names.relations[relation % graph.num_relations])
+            label = graph.labels.relation(relation)
             name = label if relation < graph.num_relations else f"{label} (inverse)"
             rows[name] = self._part(self.queries[:, 1] == relation)
         return rows
@@ -55,7 +55,7 @@ class Ranking:
         return dict(zip(GRADES, shares.tolist(), strict=True))
 
     def _part(self, own: npt.NDArray[np.bool_]) -> Metrics:
-        return Metrics.of(self.ranks[own], self.signature)
+        return Metrics.from_ranks(self.ranks[own], self.signature)
 
 
 def categories(graph: Graph) -> Offsets:

@@ -1,4 +1,4 @@
-"""What triples of ids tell about a dataset as a whole: repeats, leaks between splits, names train never saw."""
+"""What triples of ids tell about a dataset as a whole: repeats, leaks between splits, labels train never saw."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from squire.graph.adjacency import Ids, Offsets, sort_unique
 from squire.graph.formats.delimited import place_of
-from squire.graph.labels import Names
+from squire.graph.labels import Labels
 from squire.graph.report import Fault, Report
 
 # r' is the inverse twin of r if this share of its train facts stands reversed in r, in whichever split, and at
@@ -33,17 +33,17 @@ class Part:
         number = int(self.places[index])
         return f"{self.file}, {self.within} triple {number}" if self.within else place_of(self.file, number)
 
-    def describe(self, names: Names, index: int) -> tuple[str, str]:
+    def describe(self, labels: Labels, index: int) -> tuple[str, str]:
         """Where a triple stands and what it says."""
         head, relation, tail = self.triples[index].tolist()
-        words = (names.entities[head], names.relations[relation], names.entities[tail])
-        return self.place(index), " ".join(map(names.shorten, words))
+        words = (labels.entities[head], labels.relations[relation], labels.entities[tail])
+        return self.place(index), " ".join(map(labels.shorten, words))
 
 
-def find_duplicates(parts: Mapping[str, Part], names: Names, report: Report) -> None:
+def find_duplicates(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:
     """Triples that stand twice in one split."""
     for part in parts.values():
-        keys = _keys(part.triples, names)
+        keys = _keys(part.triples, labels)
         ordered = np.sort(keys)
         repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if len(repeated):
@@ -51,75 +51,75 @@ def find_duplicates(parts: Mapping[str, Part], names: Names, report: Report) -> 
             at = np.minimum(np.searchsorted(repeated, keys), len(repeated) - 1)
             rows = np.flatnonzero(repeated[at] == keys)
             first = np.unique(keys[rows], return_index=True)[1]
-            _add(Fault.DUPLICATE, part, np.delete(rows, first), names, report)
+            _add(Fault.DUPLICATE, part, np.delete(rows, first), labels, report)
 
 
-def check_parts(parts: Mapping[str, Part], names: Names, report: Report) -> None:
+def check_parts(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:
     """Everything else that is suspicious but leaves the graph usable."""
     for part in parts.values():
         loops = part.triples[:, 0] == part.triples[:, 2]
-        _add(Fault.SELF_LOOP, part, np.flatnonzero(loops), names, report)
+        _add(Fault.SELF_LOOP, part, np.flatnonzero(loops), labels, report)
     train = parts["train"].triples
-    twins = _inverse_twins(parts, names)
+    twins = _inverse_twins(parts, labels)
     earlier: list[Ids] = [train]
     for split in ("valid", "test"):
         if split in parts:
             part = parts[split]
-            before = np.concatenate([_keys(triples, names) for triples in earlier])
-            leaks = np.isin(_keys(part.triples, names), before)
-            _add(Fault.LEAK, part, np.flatnonzero(leaks), names, report)
-            reversed_leaks = _inverse_leaks(part.triples, train, twins, names) & ~leaks
-            _add(Fault.INVERSE_LEAK, part, np.flatnonzero(reversed_leaks), names, report)
-            _find_unseen(part, np.concatenate(earlier), names, report)
+            before = np.concatenate([_keys(triples, labels) for triples in earlier])
+            leaks = np.isin(_keys(part.triples, labels), before)
+            _add(Fault.LEAK, part, np.flatnonzero(leaks), labels, report)
+            reversed_leaks = _inverse_leaks(part.triples, train, twins, labels) & ~leaks
+            _add(Fault.INVERSE_LEAK, part, np.flatnonzero(reversed_leaks), labels, report)
+            _find_unseen(part, np.concatenate(earlier), labels, report)
             earlier.append(part.triples)
 
 
-def _keys(triples: Ids, names: Names) -> Offsets:
+def _keys(triples: Ids, labels: Labels) -> Offsets:
     """One integer a triple."""
     keys: Offsets = triples[:, 0].astype(np.int64)
-    keys *= len(names.relations)
+    keys *= len(labels.relations)
     keys += triples[:, 1]
-    keys *= len(names.entities)
+    keys *= len(labels.entities)
     keys += triples[:, 2]
     return keys
 
 
-def _add(fault: Fault, part: Part, rows: Offsets, names: Names, report: Report) -> None:
-    report.add_each(fault, rows.tolist(), lambda row: part.describe(names, row))
+def _add(fault: Fault, part: Part, rows: Offsets, labels: Labels, report: Report) -> None:
+    report.add_each(fault, rows.tolist(), lambda row: part.describe(labels, row))
 
 
-def _find_unseen(part: Part, earlier: Ids, names: Names, report: Report) -> None:
+def _find_unseen(part: Part, earlier: Ids, labels: Labels, report: Report) -> None:
     """Each entity and relation that train never mentions, once, at its first mention in the later splits."""
     mentioned = part.triples.reshape(-1)  # head, relation, tail, head, …
     kinds = (
-        (Fault.UNSEEN_ENTITY, names.entities, np.arange(len(mentioned)) % 3 != 1, earlier[:, [0, 2]]),
-        (Fault.UNSEEN_RELATION, names.relations, np.arange(len(mentioned)) % 3 == 1, earlier[:, 1]),
+        (Fault.UNSEEN_ENTITY, labels.entities, np.arange(len(mentioned)) % 3 != 1, earlier[:, [0, 2]]),
+        (Fault.UNSEEN_RELATION, labels.relations, np.arange(len(mentioned)) % 3 == 1, earlier[:, 1]),
     )
-    for fault, labels, own, seen in kinds:
+    for fault, index, own, seen in kinds:
         positions = np.flatnonzero(own & ~np.isin(mentioned, seen))
         firsts = np.sort(positions[np.unique(mentioned[positions], return_index=True)[1]])
         for position in firsts.tolist():
-            report.add(fault, part.place(position // 3), names.shorten(labels[int(mentioned[position])]))
+            report.add(fault, part.place(position // 3), labels.shorten(index[int(mentioned[position])]))
 
 
-def _inverse_leaks(held_out: Ids, train: Ids, twins: Offsets, names: Names) -> np.ndarray:
+def _inverse_leaks(held_out: Ids, train: Ids, twins: Offsets, labels: Labels) -> np.ndarray:
     """For each held-out (h, r, t): does train hold (t, r', h) with r' the inverse twin of r?  (triple) bool
 
     A symmetric relation is its own twin.
     """
-    rows, reverse = _reversed_pairs(held_out, train, names)
-    is_twin = np.isin(held_out[rows, 1].astype(np.int64) * len(names.relations) + train[reverse, 1], twins)
+    rows, reverse = _reversed_pairs(held_out, train, labels)
+    is_twin = np.isin(held_out[rows, 1].astype(np.int64) * len(labels.relations) + train[reverse, 1], twins)
     leaks = np.zeros(len(held_out), bool)
     leaks[rows[is_twin]] = True
     return leaks
 
 
-def _inverse_twins(parts: Mapping[str, Part], names: Names) -> Offsets:
+def _inverse_twins(parts: Mapping[str, Part], labels: Labels) -> Offsets:
     """The pairs (r, r') of inverse twins, as r · relations + r'.
 
     Repeats count once, and a self-loop, which is its own reverse, not at all.
     """
-    size = len(names.entities), len(names.relations)
+    size = len(labels.entities), len(labels.relations)
     known, train = (
         proper[proper[:, 0] != proper[:, 2]]
         for proper in (
@@ -127,7 +127,7 @@ def _inverse_twins(parts: Mapping[str, Part], names: Names) -> Offsets:
             sort_unique(parts["train"].triples, *size),
         )
     )
-    rows, reverse = _reversed_pairs(known, train, names)
+    rows, reverse = _reversed_pairs(known, train, labels)
     pairs = known[rows, 1].astype(np.int64) * size[1] + train[reverse, 1]
     found, counts = np.unique(pairs, return_counts=True)
     facts = np.bincount(train[:, 1], minlength=size[1])[found % size[1]]
@@ -135,9 +135,9 @@ def _inverse_twins(parts: Mapping[str, Part], names: Names) -> Offsets:
     return twins
 
 
-def _reversed_pairs(triples: Ids, train: Ids, names: Names) -> tuple[Offsets, Offsets]:
+def _reversed_pairs(triples: Ids, train: Ids, labels: Labels) -> tuple[Offsets, Offsets]:
     """All (i, j) such that triples[i] leads from h to t and train[j] from t to h, by a sorted join."""
-    size = len(names.entities)
+    size = len(labels.entities)
     forward = triples[:, 0].astype(np.int64) * size + triples[:, 2]
     backward = train[:, 2].astype(np.int64) * size + train[:, 0]
     order = np.argsort(backward, kind="stable")

@@ -1,4 +1,4 @@
-"""A knowledge graph: names, the train edges, and the held-out triples. Immutable; saved as one file.
+"""A knowledge graph: labels, the train edges, and the held-out triples. Immutable; saved as one file.
 
 The file is a safetensors file: arrays and a little JSON, nothing that runs when it is loaded.
 """
@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from squire.core.files import replacing
 from squire.errors import DataError
 from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 
 SPLITS = ("train", "valid", "test")
 FILE_SUFFIX = ".graph"
@@ -27,30 +27,30 @@ FILE_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What is known (`train`) and what was held out; heads, relations and tails are ids into `names`."""
+    """What is known (`train`) and what was held out; heads, relations and tails are ids into `labels`."""
 
     name: str  # of the dataset, for signatures; no part of equality
-    names: Names
+    labels: Labels
     train: Adjacency
     valid: Ids  # (triple, 3), sorted, distinct
     test: Ids  # (triple, 3), sorted, distinct
 
     @classmethod
-    def build(cls, name: str, names: Names, splits: Mapping[str, Ids]) -> Graph:
+    def build(cls, name: str, labels: Labels, splits: Mapping[str, Ids]) -> Graph:
         """From triples of ids by split; a split left out is empty."""
-        size = len(names.entities), len(names.relations)
+        size = len(labels.entities), len(labels.relations)
         none = np.empty((0, 3), np.int32)
         held_out = (sort_unique(splits.get(split, none), *size) for split in SPLITS[1:])
-        return cls(name, names, Adjacency.build(splits.get("train", none), *size), *held_out)
+        return cls(name, labels, Adjacency.build(splits.get("train", none), *size), *held_out)
 
     @property
     def num_entities(self) -> int:
-        return len(self.names.entities)
+        return len(self.labels.entities)
 
     @property
     def num_relations(self) -> int:
         """Without inverses."""
-        return len(self.names.relations)
+        return len(self.labels.relations)
 
     def triples(self, split: str) -> Ids:
         """The triples of a split, sorted by head, relation, tail.  (triple, 3)"""
@@ -64,12 +64,12 @@ class Graph:
         return Adjacency.build(together, self.num_entities, self.num_relations)
 
     def edges_of(self, other: Graph) -> Adjacency:
-        """The train edges of another graph between our names, in our ids."""
+        """The train edges of another graph between our labels, in our ids."""
         entities, relations = (
             np.array([-1 if (own := ours.find(label)) is None else own for label in theirs], np.int32)
             for ours, theirs in (
-                (self.names.entities, other.names.entities),
-                (self.names.relations, other.names.relations),
+                (self.labels.entities, other.labels.entities),
+                (self.labels.relations, other.labels.relations),
             )
         )
         heads, edges, tails = other.train.triples.T
@@ -79,8 +79,8 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Graph)
-            and self.names.entities == other.names.entities
-            and self.names.relations == other.names.relations
+            and self.labels.entities == other.labels.entities
+            and self.labels.relations == other.labels.relations
             and self.train == other.train
             and np.array_equal(self.valid, other.valid)
             and np.array_equal(self.test, other.test)
@@ -97,12 +97,12 @@ class Graph:
             "valid": self.valid,
             "test": self.test,
         }
-        for kind, labels in (("entities", self.names.entities), ("relations", self.names.relations)):
+        for kind, labels in (("entities", self.labels.entities), ("relations", self.labels.relations)):
             arrays[f"{kind}.offsets"], arrays[f"{kind}.text"] = _label_arrays(labels.array)
         about = {
             "squire_graph": str(FILE_VERSION),
             "name": self.name,
-            "prefixes": json.dumps(dict(self.names.prefixes)),
+            "prefixes": json.dumps(dict(self.labels.prefixes)),
         }
         with replacing(path) as temporary:
             save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, temporary, about)
@@ -116,13 +116,13 @@ class Graph:
                 _check_version(path, about.get("squire_graph"))
                 arrays = {key: frozen(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
             entities, relations = (
-                Labels(_label_array(arrays[f"{kind}.offsets"], arrays[f"{kind}.text"]), singular)
+                LabelIndex(_label_array(arrays[f"{kind}.offsets"], arrays[f"{kind}.text"]), singular)
                 for kind, singular in (("entities", "entity"), ("relations", "relation"))
             )
             edges = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
             train = Adjacency(len(entities), len(relations), *edges)
-            names = Names(entities, relations, json.loads(about["prefixes"]))
-            return cls(about["name"], names, train, arrays["valid"], arrays["test"])
+            labels = Labels(entities, relations, json.loads(about["prefixes"]))
+            return cls(about["name"], labels, train, arrays["valid"], arrays["test"])
         except (SafetensorError, KeyError, ValueError, pa.ArrowInvalid) as error:
             raise DataError(
                 f"{path}: not a whole graph file ({error}). To do: convert the source again with "

@@ -1,6 +1,6 @@
-"""Labels and their ids, apart from the graph: ids are ranks in the sorted labels, so they are stable.
+"""LabelIndex and their ids, apart from the graph: ids are ranks in the sorted labels, so they are stable.
 
-Labels live in one Arrow buffer, not in a million Python strings: a look-up by id is one read, a look-up by
+LabelIndex live in one Arrow buffer, not in a million Python strings: a look-up by id is one read, a look-up by
 label one binary search (UTF-8 sorts bytes as Unicode sorts code points).
 
 This module knows neither triples nor files.
@@ -33,7 +33,7 @@ WELL_KNOWN_PREFIXES = {
 }
 
 
-class Labels(Sequence[str]):
+class LabelIndex(Sequence[str]):
     """Distinct labels in sorted order; a label's id is its position."""
 
     def __init__(self, labels: Iterable[str] | pa.Array, kind: str) -> None:
@@ -87,28 +87,36 @@ class Labels(Sequence[str]):
         return [label.casefold() for label in self]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Labels) and bool(self.array.equals(other.array))
+        return isinstance(other, LabelIndex) and bool(self.array.equals(other.array))
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
-class Names:
+class Labels:
     """The labels of a graph's entities and relations, and how to show them."""
 
-    entities: Labels
-    relations: Labels
+    entities: LabelIndex
+    relations: LabelIndex
     prefixes: Mapping[str, str] = field(default_factory=dict)  # prefix -> namespace, from RDF input
 
-    def entity(self, label: str) -> int:
+    def entity(self, entity: int) -> str:
+        """The label of an entity, shortened for display."""
+        return self.shorten(self.entities[entity])
+
+    def relation(self, relation: int) -> str:
+        """The label of a relation or of its inverse, shortened for display."""
+        return self.shorten(self.relations[relation % len(self.relations)])
+
+    def entity_id(self, label: str) -> int:
         """The id of an entity by its label or its shortened form."""
         return self._id(self.entities, label)
 
-    def relation(self, label: str) -> int:
+    def relation_id(self, label: str) -> int:
         """The id of a relation by its label or its shortened form."""
         return self._id(self.relations, label)
 
-    def _id(self, labels: Labels, label: str) -> int:
+    def _id(self, labels: LabelIndex, label: str) -> int:
         for candidate in (label, self.expand(label)):
             found = labels.find(candidate)
             if found is not None:

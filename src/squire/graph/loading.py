@@ -28,7 +28,7 @@ from squire.graph.formats.delimited import DELIMITED, Block, ReadOptions
 from squire.graph.formats.openke import OpenKELabels, is_openke, openke_file, read_openke, read_openke_labels
 from squire.graph.formats.rdf import LINE_FORMATS, OTHER_FORMATS, read_rdf, term_of
 from squire.graph.graph import FILE_SUFFIX, SPLITS, Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 from squire.graph.report import Fault, Report
 from squire.graph.splitting import divide
 
@@ -83,18 +83,18 @@ def read_graph(
     if not report.usable:
         return None, report
 
-    names, parts = _number_parts(files, blocks, prefixes)
+    labels, parts = _number_parts(files, blocks, prefixes)
     del blocks
     pa.default_memory_pool().release_unused()  # else Arrow keeps 150 MB of five million triples to itself
-    find_duplicates(parts, names, report)
+    find_duplicates(parts, labels, report)
     if thorough:
-        check_parts(parts, names, report)
+        check_parts(parts, labels, report)
     splits = {split: part.triples for split, part in parts.items()}
     del parts
     if path.is_file():
-        splits["train"] = sort_unique(splits["train"], len(names.entities), len(names.relations))
+        splits["train"] = sort_unique(splits["train"], len(labels.entities), len(labels.relations))
         splits = _divide(splits.pop("train"), holdout, path, report)
-    return Graph.build(_dataset_name(path), names, splits), report
+    return Graph.build(_dataset_name(path), labels, splits), report
 
 
 def _divide(triples: Ids, holdout: Holdout, path: Path, report: Report) -> dict[str, Ids]:
@@ -117,7 +117,7 @@ def _read_saved(path: Path, report: Report, thorough: bool) -> Graph:
             parts[split] = Part(path, triples, np.arange(1, len(triples) + 1), split)
             if not len(triples):
                 report.add(Fault.EMPTY if split == "train" else Fault.EMPTY_SPLIT, f"{path}, {split}")
-        check_parts(parts, graph.names, report)
+        check_parts(parts, graph.labels, report)
     return graph
 
 
@@ -194,19 +194,19 @@ def _reporting_breaks(place: Path, report: Report) -> Iterator[None]:
 
 def _number_parts(
     files: dict[str, Path], blocks: dict[str, list[Block]], prefixes: dict[str, str]
-) -> tuple[Names, dict[str, Part]]:
+) -> tuple[Labels, dict[str, Part]]:
     """The splits in ids."""
-    names, triples = _number(list(chain.from_iterable(blocks.values())), prefixes)
+    labels, triples = _number(list(chain.from_iterable(blocks.values())), prefixes)
     parts, start = {}, 0
     for split, file in files.items():
         places = [block.places for block in blocks[split]] or [np.empty(0, np.int64)]
         size = sum(map(len, places))
         parts[split] = Part(file, triples[start : start + size], np.concatenate(places))
         start += size
-    return names, parts
+    return labels, parts
 
 
-def _number(blocks: list[Block], prefixes: dict[str, str]) -> tuple[Names, Ids]:
+def _number(blocks: list[Block], prefixes: dict[str, str]) -> tuple[Labels, Ids]:
     """Ids by sorted label, and the triples of all blocks in these ids.  (triple, 3)"""
     encoded = pa.concat_arrays([block.labels for block in blocks]).dictionary_encode()
     labels, code_of = encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False)
@@ -216,7 +216,7 @@ def _number(blocks: list[Block], prefixes: dict[str, str]) -> tuple[Names, Ids]:
         triples[row : row + len(block.codes)] = code_of[first + block.codes]
         row, first = row + len(block.codes), first + len(block.labels)
 
-    kinds: dict[str, Labels] = {}
+    kinds: dict[str, LabelIndex] = {}
     for kind, columns in (("entity", [0, 2]), ("relation", [1])):
         occurs = np.zeros(len(labels), bool)
         for column in columns:
@@ -228,8 +228,8 @@ def _number(blocks: list[Block], prefixes: dict[str, str]) -> tuple[Names, Ids]:
         id_of[used[order]] = np.arange(len(used), dtype=np.int32)
         for column in columns:
             triples[:, column] = id_of[triples[:, column]]
-        kinds[kind] = Labels(own.take(pa.array(order)), kind)
-    return Names(kinds["entity"], kinds["relation"], prefixes), triples
+        kinds[kind] = LabelIndex(own.take(pa.array(order)), kind)
+    return Labels(kinds["entity"], kinds["relation"], prefixes), triples
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -254,36 +254,36 @@ def write_triples(graph: Graph, splits: Iterable[str], file: Path) -> None:
     suffix = format_suffix(file)
     triples = np.concatenate([graph.triples(split) for split in splits])
     if suffix == ".parquet":
-        _write_parquet(graph.names, triples, file)
+        _write_parquet(graph.labels, triples, file)
     elif suffix == ".nt":
         _write_ntriples(graph, triples, file)
     elif suffix in DELIMITED:
-        _write_tsv(graph.names, triples, file)
+        _write_tsv(graph.labels, triples, file)
     else:
         raise DataError(f"{file}: cannot write {suffix!r}. To do: choose one of {' '.join(WRITABLE)}.")
 
 
-def _columns(names: Names, triples: Ids) -> list[pa.Array]:
-    parts = (names.entities.array, names.relations.array, names.entities.array)
-    return [labels.take(pa.array(triples[:, i])) for i, labels in enumerate(parts)]
+def _columns(labels: Labels, triples: Ids) -> list[pa.Array]:
+    parts = (labels.entities.array, labels.relations.array, labels.entities.array)
+    return [column.take(pa.array(triples[:, i])) for i, column in enumerate(parts)]
 
 
-def _write_parquet(names: Names, triples: Ids, file: Path) -> None:
-    table = pa.table(dict(zip(("head", "relation", "tail"), _columns(names, triples), strict=True)))
+def _write_parquet(labels: Labels, triples: Ids, file: Path) -> None:
+    table = pa.table(dict(zip(("head", "relation", "tail"), _columns(labels, triples), strict=True)))
     with create_bytes(file) as stream:
         pq.write_table(table, stream)
 
 
-def _write_tsv(names: Names, triples: Ids, file: Path) -> None:
-    for labels in (names.entities, names.relations):
-        bad = pc.index(pc.match_substring_regex(labels.array, r"[\t\r\n]"), True).as_py()
+def _write_tsv(labels: Labels, triples: Ids, file: Path) -> None:
+    for index in (labels.entities, labels.relations):
+        bad = pc.index(pc.match_substring_regex(index.array, r"[\t\r\n]"), True).as_py()
         if bad >= 0:
             raise DataError(
-                f"{file}: the {labels.kind} {labels[bad]!r} holds a tab or a line end, which TSV cannot. "
+                f"{file}: the {index.kind} {index[bad]!r} holds a tab or a line end, which TSV cannot. "
                 f"To do: write .parquet or .nt."
             )
     tab = pa.scalar("\t", pa.large_string())
-    lines = pc.binary_join_element_wise(*_columns(names, triples), tab).to_pylist()
+    lines = pc.binary_join_element_wise(*_columns(labels, triples), tab).to_pylist()
     # A first line that would be taken for a header, or for a byte order mark, gets a real header above it.
     if lines and (readers.header_order(lines[0].split("\t")) or lines[0].startswith("\ufeff")):
         lines.insert(0, "head\trelation\ttail")
@@ -295,21 +295,21 @@ class Terms:
     """The names of a graph as N-Triples writes them."""
 
     def __init__(self, graph: Graph) -> None:
-        self._names = graph.names
+        self._labels = graph.labels
         # RDF allows no literal as a head; a name must be the same term in every split.
         self._as_head = np.zeros(graph.num_entities, bool)
         for split in SPLITS:
             self._as_head[graph.triples(split)[:, 0]] = True
 
     def entity(self, number: int) -> str:
-        return term_of(self._names.entities[number], may_be_literal=not self._as_head[number])
+        return term_of(self._labels.entities[number], may_be_literal=not self._as_head[number])
 
     def head(self, number: int) -> str:
         """The same, also for an entity that is no head in the graph."""
-        return term_of(self._names.entities[number])
+        return term_of(self._labels.entities[number])
 
     def relation(self, number: int) -> str:
-        return term_of(self._names.relations[number], may_be_blank=False)
+        return term_of(self._labels.relations[number], may_be_blank=False)
 
 
 def _write_ntriples(graph: Graph, triples: Ids, file: Path) -> None:

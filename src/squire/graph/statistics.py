@@ -29,7 +29,7 @@ class Stats:
     max_degree: int  # edges in both directions at the largest hub
 
     @classmethod
-    def of(cls, graph: Graph) -> Stats:
+    def from_graph(cls, graph: Graph) -> Stats:
         train = graph.train.triples
         degree = np.bincount(train[:, 0], minlength=graph.num_entities)
         both = np.diff(graph.train.offsets)

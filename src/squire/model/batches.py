@@ -20,7 +20,7 @@ import torch
 from squire.graph.adjacency import Offsets
 from squire.model._rows import cut_pieces, fill_rows, pack_pieces, path_weights
 from squire.model.negative_sampling import Competing, Negatives
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.paths.tries import Tries
 
 ROW_TOKENS = 64
@@ -106,7 +106,7 @@ class Batches:
     def __init__(
         self,
         tries: Tries,
-        vocab: Vocab,
+        vocab: Vocabulary,
         nodes: int,
         masking: Masking,
         seed: int,
@@ -172,7 +172,7 @@ class Batches:
         )
 
 
-def _targets(targets: Offsets, weights: npt.NDArray[np.float32], tokens: Offsets, vocab: Vocab) -> Targets:
+def _targets(targets: Offsets, weights: npt.NDArray[np.float32], tokens: Offsets, vocab: Vocabulary) -> Targets:
     """From (source, token) pairs in any order."""
     order = np.argsort(targets[:, 0], kind="stable")
     source, row = np.unique(targets[order, 0], return_inverse=True)

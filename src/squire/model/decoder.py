@@ -1,7 +1,7 @@
 """The model, one token of many hypotheses at a time, with a cache of keys and values.
 
 Every token is fed once. Hypotheses that share a beginning share its keys and values: each layer has one table of
-them, a row a token, and a hypothesis is the list of its rows. Implements `beam.Steps`, and knows nothing of how
+them, a row a token, and a hypothesis is the list of its rows. Implements `beam.Decoder`, and knows nothing of how
 hypotheses are chosen.
 """
 
@@ -18,7 +18,7 @@ ROWS_IN_CACHE = 16
 NODES_AT_ONCE = 512  # what a layer makes of so many fits into the processor's cache
 
 
-class ModelSteps:
+class TransformerDecoder:
     """Searches, one after the other; puts the model into evaluation mode."""
 
     def __init__(self, model: Transformer) -> None:

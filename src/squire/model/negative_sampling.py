@@ -44,7 +44,7 @@ class Negatives:
         self._shares = counts / np.repeat(totals, np.diff(self._offsets))  # (entry): of its relation's facts
 
     @classmethod
-    def of(cls, adjacency: Adjacency, number: int) -> Negatives | None:
+    def from_adjacency(cls, adjacency: Adjacency, number: int) -> Negatives | None:
         """None where all entities compete: nothing is to be drawn, or as many as there are."""
         return cls(adjacency, number) if 0 < number < adjacency.num_entities else None
 

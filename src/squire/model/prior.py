@@ -27,7 +27,7 @@ class Prior:
     values: Tensor  # (entry)
 
     @classmethod
-    def of(cls, adjacency: Adjacency) -> Prior:
+    def from_adjacency(cls, adjacency: Adjacency) -> Prior:
         """log(1 + count · entities / UNSEEN): a softmax over a row gives the smoothed frequencies."""
         offsets, tails, counts = tail_counts(adjacency)
         values = np.log1p(counts * (adjacency.num_entities / UNSEEN)).astype(np.float32)

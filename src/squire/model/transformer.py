@@ -20,7 +20,7 @@ from squire.model.batches import Batch
 from squire.model.loss import trie_loss
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 
 MASKED_OUT = -1e9
 Recall = Callable[[Tensor], Tensor]  # (row, column, 2, head, dim / heads) both
@@ -87,7 +87,7 @@ class Layer(nn.Module):
 class Transformer(nn.Module):
     """Enc, MLP and E. Which of the classes can come next is decided by who asks (`vocab.after_…`)."""
 
-    def __init__(self, vocab: Vocab, config: ModelConfig, prior: Prior | None = None) -> None:
+    def __init__(self, vocab: Vocabulary, config: ModelConfig, prior: Prior | None = None) -> None:
         super().__init__()
         self.vocab, self.config, self.prior = vocab, config, prior
         self.embedding = nn.Embedding(len(vocab), config.dim)  # E, tied: input and output

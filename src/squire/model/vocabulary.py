@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Vocab:
+class Vocabulary:
     """Tokens of a graph (the paper's V = |E| + |R| + |S|, §3.2, with inverse relations among R)."""
 
     num_entities: int

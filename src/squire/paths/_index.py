@@ -27,7 +27,7 @@ class PathIndex(NamedTuple):
     run_tails: Ids  # (edge): sorted by head, relation, tail
 
     @classmethod
-    def of(cls, adjacency: Adjacency) -> PathIndex:
+    def from_adjacency(cls, adjacency: Adjacency) -> PathIndex:
         keep = adjacency.heads != adjacency.tails
         heads, relations, tails = (
             column[keep] for column in (adjacency.heads, adjacency.relations, adjacency.tails)

@@ -59,7 +59,7 @@ def sample_paths(
     if per_triple < 1:
         raise SettingError(f"per_triple is {per_triple}: at least 1 path a triple is needed.")
     _check_rules(adjacency, rules)
-    index = PathIndex.of(adjacency)
+    index = PathIndex.from_adjacency(adjacency)
     out = _empty(len(queries), per_triple, hops)
     task = _task(
         index,
@@ -106,7 +106,7 @@ def continue_paths(
     passes = (visited == queries[:, 2:]).any(axis=1)
 
     visited[rows, length] = NONE  # the search starts there
-    index = PathIndex.of(adjacency)
+    index = PathIndex.from_adjacency(adjacency)
     out = _empty(len(queries), 1, hops)
     budget = (hops - length).astype(np.int32)
     shunned = np.where(length == 0, queries[:, 1], NONE).astype(np.int32)  # the query edge leaves the head only

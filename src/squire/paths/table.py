@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from squire.core.files import replacing
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
-from squire.graph.labels import Names
+from squire.graph.labels import Labels
 from squire.paths.paths import NONE, RULE, SOURCES, Paths
 from squire.rules.rules import Rules
 
@@ -33,19 +33,19 @@ SCHEMA = pa.schema(
 
 def write_table(paths: Paths, graph: Graph, rules: Rules | None, file: Path) -> None:
     """Write the paths in row groups, whole or not at all."""
-    relations = edge_relation_labels(graph.names)
+    relations = edge_relation_labels(graph.labels)
     confidence = np.empty(0) if rules is None else rules.confidence
     with replacing(file) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer:
         for first in range(0, len(paths), ROWS):
             rows = slice(first, first + ROWS)
-            columns = _columns(paths, rows, graph.names.entities.array, relations, confidence)
+            columns = _columns(paths, rows, graph.labels.entities.array, relations, confidence)
             writer.write_table(pa.table(columns, schema=SCHEMA))
 
 
-def edge_relation_labels(names: Names) -> pa.Array:
+def edge_relation_labels(labels: Labels) -> pa.Array:
     """The label of every edge relation, the inverses after all others.  (2 * relation)"""
-    inverse = pa.array([label + INVERSE for label in names.relations], pa.large_string())
-    return pa.concat_arrays([names.relations.array, inverse])
+    inverse = pa.array([label + INVERSE for label in labels.relations], pa.large_string())
+    return pa.concat_arrays([labels.relations.array, inverse])
 
 
 def _columns(

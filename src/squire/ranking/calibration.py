@@ -132,7 +132,7 @@ class Reliability:
     count: list[int]  # (bin)
 
     @classmethod
-    def of(cls, confidence: Floats, is_true: Bools, bins: int = BINS) -> Reliability:
+    def from_answers(cls, confidence: Floats, is_true: Bools, bins: int = BINS) -> Reliability:
         order = np.argsort(confidence, kind="stable")
         parts = [part for part in np.array_split(order, bins) if len(part)]
         return cls(

@@ -1,7 +1,7 @@
 """Candidate answers of a query, and what every source of evidence says of each: arrays, in the order of the table.
 
-`Evidence` knows one graph and one rule set, and nothing of right answers: what it lists for a query depends on the
-query and the graph alone. Scores of trained models are further columns, which a `Scorer` gives.
+`CandidateFeatures` depends on one graph and one rule set and never sees the right answers. Scores of trained models
+are further columns, given by a `Scorer`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN_TAILS = 50  # tails of h to which candidates are compared
 
 
 @dataclass(frozen=True)
-class Listed:
+class CandidateLists:
     """Candidates of some queries."""
 
     queries: Ids  # (query, 2): head and edge relation
@@ -44,7 +44,7 @@ class Listed:
     def __len__(self) -> int:
         return len(self.queries)
 
-    def of(self, query: int) -> slice:
+    def rows(self, query: int) -> slice:
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
 
     @property
@@ -52,21 +52,21 @@ class Listed:
         """The number of the query of each candidate.  (candidate)"""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
-    def take(self, keep: Offsets) -> Listed:
+    def take(self, keep: Offsets) -> CandidateLists:
         """Only some of the candidates, at sorted positions."""
         counts = np.bincount(self.query[keep], minlength=len(self))
-        return Listed(
+        return CandidateLists(
             self.queries, np.concatenate([[0], np.cumsum(counts)]), self.candidates[keep], self.features[keep]
         )
 
-    def only(self, chosen: Offsets) -> Listed:
+    def only(self, chosen: Offsets) -> CandidateLists:
         """Without the queries that are not chosen; these must have no candidates."""
         sizes = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return Listed(self.queries[chosen], offsets, self.candidates, self.features)
+        return CandidateLists(self.queries[chosen], offsets, self.candidates, self.features)
 
     @classmethod
-    def join(cls, parts: Sequence[Listed]) -> Listed:
+    def join(cls, parts: Sequence[CandidateLists]) -> CandidateLists:
         """Several one after the other; at least one."""
         sizes = np.concatenate([np.diff(part.offsets) for part in parts])
         columns = zip(*((part.queries, part.candidates, part.features) for part in parts), strict=True)
@@ -82,7 +82,7 @@ class Scorer(Protocol):
         """What its columns are; their source is usually "paths"."""
         ...
 
-    def scores(self, listed: Listed) -> Features:
+    def scores(self, listed: CandidateLists) -> Features:
         """Of every candidate.  (candidate, column)"""
         ...
 
@@ -96,7 +96,7 @@ def no_scorers(adjacency: Adjacency) -> Sequence[Scorer]:
     return ()
 
 
-class Evidence:
+class CandidateFeatures:
     """What a graph, its rules and further models say of candidates."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Evidence:
         firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")
         self._columns = Columns(*(COLUMN[name] for name in firsts))
 
-    def describe(self, queries: Ids) -> Listed:
+    def describe(self, queries: Ids) -> CandidateLists:
         """The candidates of some queries, on one thread.  queries: (query, 2)"""
         answers = self._engine.answer(queries)  # refuses ids that are not in the graph
         rule = Rule(answers.offsets, answers.answers, answers.rules, answers.trust, self._kind)
@@ -134,13 +134,15 @@ class Evidence:
             offsets, candidates, features,
         )  # fmt: skip
         end = int(offsets[-1])
-        listed = Listed(queries, offsets, candidates[:end].copy(), features[:end].copy())
+        listed = CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
         if not self.scorers:
             return listed
         columns = [listed.features, *(scorer.scores(listed) for scorer in self.scorers)]
-        return Listed(queries, offsets, listed.candidates, np.concatenate(columns, axis=1, dtype=np.float32))
+        return CandidateLists(
+            queries, offsets, listed.candidates, np.concatenate(columns, axis=1, dtype=np.float32)
+        )
 
-    def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Listed]:
+    def stream(self, queries: Ids, threads: int | None = None) -> Iterator[CandidateLists]:
         """The same for any number of queries, a block of them at a time and in order, on several threads."""
         blocks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
         return in_order(lambda i: self.describe(blocks[i]), len(blocks), thread_count(threads))

@@ -20,7 +20,7 @@ from squire.graph.graph import Graph
 from squire.ranking._features import Profile
 from squire.ranking.attribution import contributions
 from squire.ranking.calibration import Calibrations, Ints
-from squire.ranking.features import Evidence, Listed, MakeScorers, no_scorers
+from squire.ranking.features import CandidateFeatures, CandidateLists, MakeScorers, no_scorers
 from squire.ranking.folds import FOLDS, hide, pairs_look_unlinked
 from squire.ranking.ranker import Ranker, RankerOptions, fit_ranker
 from squire.ranking.words import no_words, words_of
@@ -50,10 +50,10 @@ class About:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class FusedRanking:
     """Candidates of some queries with their scores."""
 
-    listed: Listed
+    listed: CandidateLists
     scores: Floats  # (candidate): logits, comparable within a query
     chance: Floats  # (candidate): softmax of the scores over a query's candidates
     confidence: Floats  # (candidate): probability of being true, see `calibrate`
@@ -61,26 +61,26 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Fusion:
-    """Evidence of a graph, weighed by a ranker."""
+    """CandidateFeatures of a graph, weighed by a ranker."""
 
-    evidence: Evidence
+    evidence: CandidateFeatures
     ranker: Ranker
     calibration: Calibrations
     about: About
 
-    def rank(self, queries: Ids, threads: int | None = None) -> Iterator[Ranked]:
+    def rank(self, queries: Ids, threads: int | None = None) -> Iterator[FusedRanking]:
         """Candidates of all queries, a block of queries at a time and in order.  queries: (query, 2)"""
         for listed in self.evidence.stream(np.ascontiguousarray(queries), threads):
             yield self.judged(listed, _scores(self.ranker, listed))
 
-    def judged(self, listed: Listed, scores: Floats) -> Ranked:
+    def judged(self, listed: CandidateLists, scores: Floats) -> FusedRanking:
         """What the scores of candidates mean, given that these are all there are.  scores: (candidate)"""
         chance = _chances(listed, scores)
         kind = _kinds(listed, scores, self.evidence.adjacency.num_relations)
         confidence = self.calibration.confidence(chance, kind)
-        return Ranked(listed, scores, chance, _falling(confidence, scores, listed))
+        return FusedRanking(listed, scores, chance, _falling(confidence, scores, listed))
 
-    def sources(self, listed: Listed) -> dict[str, Floats]:
+    def sources(self, listed: CandidateLists) -> dict[str, Floats]:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
         relations = listed.queries[listed.query, 1]
         return contributions(lambda x: self.ranker.scores(x, relations), listed.features, self.evidence.table)
@@ -101,8 +101,10 @@ def fit_fusion(
     unlinked = pairs_look_unlinked(graph)
     words = words_for(graph, names)
 
-    def evidence_of(adjacency: Adjacency) -> Evidence:
-        return Evidence(adjacency, _mine(adjacency, mining, stage), unlinked, make_scorers(adjacency), words)
+    def evidence_of(adjacency: Adjacency) -> CandidateFeatures:
+        return CandidateFeatures(
+            adjacency, _mine(adjacency, mining, stage), unlinked, make_scorers(adjacency), words
+        )
 
     lessons = _lessons(graph, hide(graph.train, folds, seed, unlinked), evidence_of, seed, mining.threads, stage)
     evidence = evidence_of(graph.train)
@@ -118,7 +120,7 @@ def fit_fusion(
 
 def words_for(graph: Graph, names: bool) -> Profile:
     """The words of the entities' names, if they are to be evidence."""
-    return words_of(graph.names.entities) if names else no_words(graph.num_entities)
+    return words_of(graph.labels.entities) if names else no_words(graph.num_entities)
 
 
 def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:
@@ -144,7 +146,7 @@ def _some(rows: Ids, most: int, seed: int) -> Ids:
 class _Lessons:
     """What a ranker learns from: lists of candidates with a right one."""
 
-    lists: Listed
+    lists: CandidateLists
     right: Offsets  # (list): its position among all candidates
     questions: int  # asked; those whose answer is no candidate teach nothing
     folds: int
@@ -153,13 +155,13 @@ class _Lessons:
 def _lessons(
     graph: Graph,
     parts: Iterable[tuple[Adjacency, Ids]],
-    evidence_of: Callable[[Adjacency], Evidence],
+    evidence_of: Callable[[Adjacency], CandidateFeatures],
     seed: int,
     threads: int | None,
     stage: Stage,
 ) -> _Lessons:
     """Ask about what is hidden, one part after the other until there are enough questions."""
-    lists: list[Listed] = []
+    lists: list[CandidateLists] = []
     questions, folds = 0, 0
     for remaining, hidden in parts:
         if questions >= ENOUGH:
@@ -172,15 +174,15 @@ def _lessons(
             f"{graph.name}: too small for a fusion: no train fact can be hidden and found again. To do: use the "
             "rules, 'squire mine'."
         )
-    joined = Listed.join(lists)
+    joined = CandidateLists.join(lists)
     asked_of = joined.queries[joined.query]
     right = np.flatnonzero(graph.train.contains_each(asked_of[:, 0], asked_of[:, 1], joined.candidates))
     return _Lessons(joined, right, questions, folds)
 
 
 def _taught(
-    evidence: Evidence, asked: Ids, train: Adjacency, threads: int | None, stage: Stage
-) -> Iterator[Listed]:
+    evidence: CandidateFeatures, asked: Ids, train: Adjacency, threads: int | None, stage: Stage
+) -> Iterator[CandidateLists]:
     """Lists of the questions whose answer is a candidate; other answers that are known are left out of them."""
     done = 0
     for listed in evidence.stream(np.ascontiguousarray(asked[:, :2]), threads):
@@ -195,7 +197,7 @@ def _taught(
 
 
 def held_out_answers(
-    evidence: Evidence, ranker: Ranker, graph: Graph, seed: int, threads: int | None, stage: Stage
+    evidence: CandidateFeatures, ranker: Ranker, graph: Graph, seed: int, threads: int | None, stage: Stage
 ) -> tuple[Floats, npt.NDArray[np.bool_], Floats, Ints]:
     """Of candidates for questions of valid, each question once: chance, whether valid has it, how many others that
     look false it stands for (see `calibrate`), kind.
@@ -218,12 +220,12 @@ def held_out_answers(
     return np.concatenate(chances), np.concatenate(truths), np.concatenate(elsewhere), np.concatenate(kinds)
 
 
-def _scores(ranker: Ranker, listed: Listed) -> Floats:
+def _scores(ranker: Ranker, listed: CandidateLists) -> Floats:
     """(candidate)"""
     return ranker.scores(listed.features, listed.queries[listed.query, 1])
 
 
-def _chances(listed: Listed, scores: Floats) -> Floats:
+def _chances(listed: CandidateLists, scores: Floats) -> Floats:
     """The softmax of the scores within each list.  (candidate)"""
     query = listed.query
     top = np.full(len(listed), -np.inf)
@@ -232,13 +234,13 @@ def _chances(listed: Listed, scores: Floats) -> Floats:
     return np.asarray(weight / np.bincount(query, weight, minlength=len(listed))[query])
 
 
-def _kinds(listed: Listed, scores: Floats, num_relations: int) -> Ints:
+def _kinds(listed: CandidateLists, scores: Floats, num_relations: int) -> Ints:
     """Which of the KINDS a candidate is.  (candidate)"""
     is_head = listed.queries[listed.query, 1] >= num_relations
     return np.asarray(2 * is_head + (_order(listed, scores) > 0), np.int64)
 
 
-def _order(listed: Listed, scores: Floats) -> Offsets:
+def _order(listed: CandidateLists, scores: Floats) -> Offsets:
     """0, 1, 2 … by falling score within each list.  (candidate)"""
     best_first = np.lexsort((-scores, listed.query))
     place = np.empty(len(scores), np.int64)
@@ -246,7 +248,7 @@ def _order(listed: Listed, scores: Floats) -> Offsets:
     return place
 
 
-def _falling(confidence: Floats, scores: Floats, listed: Listed) -> Floats:
+def _falling(confidence: Floats, scores: Floats, listed: CandidateLists) -> Floats:
     """No answer is surer than the first of its list, whatever map it comes from.  (candidate)"""
     first = confidence[_order(listed, scores) == 0]
     sizes = np.diff(listed.offsets)

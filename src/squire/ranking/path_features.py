@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from squire.graph.adjacency import Ids, Offsets
-from squire.model.decoder import ModelSteps
-from squire.ranking.features import Listed
+from squire.model.decoder import TransformerDecoder
+from squire.ranking.features import CandidateLists
 from squire.ranking.table import PATHS, Feature, Features
-from squire.search.decoding import Decoding, Ranked, decode
-from squire.search.trained import Run
+from squire.search.decoding import DecodingOptions, PathRanking, decode
+from squire.search.trained import TrainedModel
 
 BEAM, PRUNE = 64, 0.2
 LEAST = 1e-9  # probabilities below it count as this
@@ -37,40 +37,42 @@ class PathScorer:
 
     table: Sequence[Feature] = TABLE
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrainedModel) -> None:
         self._model = run.model
-        self._how = Decoding.of(run.recipe, run.known, beam=BEAM, aggregate="sum", prune=PRUNE)
+        self._how = DecodingOptions.from_recipe(
+            run.recipe, run.known_edges, beam=BEAM, aggregate="sum", prune=PRUNE
+        )
 
-    def scores(self, listed: Listed) -> Features:
+    def scores(self, listed: CandidateLists) -> Features:
         """(candidate, column)"""
-        steps = ModelSteps(self._model)  # its own: other threads search at the same time
+        decoder = TransformerDecoder(self._model)  # its own: other threads search at the same time
         blocks, first = [np.empty((0, len(TABLE)), np.float32)], 0
-        for ranked in decode(steps, listed.queries, self._how):
+        for ranked in decode(decoder, listed.queries, self._how):
             for query in range(len(ranked)):
-                candidates = listed.candidates[listed.of(first + query)]
+                candidates = listed.candidates[listed.rows(first + query)]
                 blocks.append(_of_candidates(ranked, query, candidates))
             first += len(ranked)
         columns = np.concatenate(blocks)
-        columns[:, -1] = self._edge(steps, listed)
+        columns[:, -1] = self._edge(decoder, listed)
         return columns
 
     @torch.inference_mode()
-    def _edge(self, steps: ModelSteps, listed: Listed) -> Features:
+    def _edge(self, decoder: TransformerDecoder, listed: CandidateLists) -> Features:
         """Without the known edges' lead, of every candidate, found by the search or not.  (candidate)"""
         out = []
         for first in range(0, len(listed), QUERIES_AT_ONCE):
             queries = torch.from_numpy(listed.queries[first : first + QUERIES_AT_ONCE].astype(np.int64))
-            heads, relations = queries.to(steps.device).T
-            steps.begin(heads, relations)
-            logits, norm = steps.entities(1, torch.arange(len(heads), device=steps.device), relations)
+            heads, relations = queries.to(decoder.device).T
+            decoder.begin(heads, relations)
+            logits, norm = decoder.entities(1, torch.arange(len(heads), device=decoder.device), relations)
             log_probability = (logits - norm[:, None]).cpu().numpy()
-            out += [log_probability[i, listed.candidates[listed.of(first + i)]] for i in range(len(queries))]
+            out += [log_probability[i, listed.candidates[listed.rows(first + i)]] for i in range(len(queries))]
         return np.maximum(np.concatenate(out), UNREACHED) if out else np.empty(0, np.float32)
 
 
-def _of_candidates(ranked: Ranked, query: int, candidates: Ids) -> Features:
+def _of_candidates(ranked: PathRanking, query: int, candidates: Ids) -> Features:
     """What the search says of the candidates of one query; the last column is left to be filled."""
-    own = ranked.of(query)
+    own = ranked.rows(query)
     order = np.argsort(ranked.entity[own])
     answers = own.start + order  # by entity
     entities = ranked.entity[own][order]
@@ -87,7 +89,7 @@ def _of_candidates(ranked: Ranked, query: int, candidates: Ids) -> Features:
     return columns
 
 
-def _best(ranked: Ranked, answers: Offsets) -> Features:
+def _best(ranked: PathRanking, answers: Offsets) -> Features:
     """exp of Eq. 5 of the best path of each answer.  (answer)"""
     path = ranked.best_path[answers]
     score = ranked.token_log_probability[path].sum(1) / (2 * ranked.hops[path] + 1)

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from squire.errors import CheckpointError
 from squire.graph.adjacency import Ids, Offsets
-from squire.ranking.features import Listed
+from squire.ranking.features import CandidateLists
 from squire.ranking.table import Feature, Features
 
 Scores = npt.NDArray[np.float64]
@@ -108,7 +108,7 @@ class Ranker:
         return named
 
     @classmethod
-    def of(
+    def from_tensors(
         cls,
         tensors: Mapping[str, Tensor],
         table: Sequence[Feature],
@@ -148,7 +148,7 @@ def with_logs(features: Features, table: Sequence[Feature]) -> Tensor:
 
 
 def fit_ranker(
-    lists: Listed,
+    lists: CandidateLists,
     right: Offsets,  # (query): position of the right answer among all candidates
     table: Sequence[Feature],
     num_edge_relations: int,
@@ -192,7 +192,7 @@ def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tens
 
 
 def _fit_network(
-    network: Network, ranker: Ranker, lists: Listed, right: Offsets, seed: int, step: Callable[[], None]
+    network: Network, ranker: Ranker, lists: CandidateLists, right: Offsets, seed: int, step: Callable[[], None]
 ) -> None:
     options = ranker.options
     own = list(network.own_linear.parameters())
@@ -219,7 +219,7 @@ def _fit_network(
             step()
 
 
-def _loss(network: Network, ranker: Ranker, lists: Listed, right: Offsets, chosen: Offsets) -> Tensor:
+def _loss(network: Network, ranker: Ranker, lists: CandidateLists, right: Offsets, chosen: Offsets) -> Tensor:
     """Mean negative log likelihood of the right answers.  chosen: (list)"""
     firsts, sizes = lists.offsets[chosen], np.diff(lists.offsets)[chosen]
     begins = np.cumsum(sizes) - sizes

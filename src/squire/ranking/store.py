@@ -23,7 +23,7 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.ranking._features import Profile
 from squire.ranking.calibration import Calibration, Calibrations
-from squire.ranking.features import Evidence, Scorer
+from squire.ranking.features import CandidateFeatures, Scorer
 from squire.ranking.fusion import KINDS, About, Fusion, words_for
 from squire.ranking.ranker import Ranker, RankerOptions
 from squire.rules.rules import Rules
@@ -61,12 +61,12 @@ def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> F
         if checkpoint.state["graph_sha256"] != _checksum(graph.train, words):
             raise CheckpointError("fitted on another graph: the train facts or the names are not the same.")
         rules = Rules(graph.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
-        evidence = Evidence(graph.train, rules, about.unlinked, scorers, words)
+        evidence = CandidateFeatures(graph.train, rules, about.unlinked, scorers, words)
         names = [feature.name for feature in evidence.table]
         if checkpoint.state["features"] != names:
             raise CheckpointError(f"fitted on other features: {_difference(checkpoint.state['features'], names)}")
         options = RankerOptions(**checkpoint.state["ranker"])
-        ranker = Ranker.of(checkpoint.part("ranker."), evidence.table, 2 * graph.num_relations, options)
+        ranker = Ranker.from_tensors(checkpoint.part("ranker."), evidence.table, 2 * graph.num_relations, options)
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except CheckpointError as error:

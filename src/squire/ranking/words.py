@@ -42,5 +42,5 @@ def _tells(word: str) -> bool:
 
 
 def no_words(num_entities: int) -> Profile:
-    """Names that are not looked at."""
+    """Labels that are not looked at."""
     return words_of([""] * num_entities)

@@ -54,17 +54,17 @@ def attention_of(
     reasoner: Reasoner, query: tuple[int, int], answer: str | None = None, beam: int | None = None
 ) -> Attention:
     """Along the best path to the answer; if none is named, to the best one that is not in the graph already."""
-    how, run, names = reasoner.decoding(beam=beam), reasoner.run, reasoner.names
-    (block,) = decode(run.steps, np.array([query], np.int32), how)
+    decoding, run, labels = reasoner.decoding(beam=beam), reasoner.run, reasoner.labels
+    (block,) = decode(run.decoder, np.array([query], np.int32), decoding)
     facts = set(reasoner.graph.train.tails_of(*query).tolist())
     found = [entity for entity in block.entity.tolist() if entity not in facts]
     if answer is None and not found:
         raise SettingError("no path leads to a new answer. To do: name one with --answer.")
-    goal = found[0] if answer is None else names.entity(answer)
+    goal = found[0] if answer is None else labels.entity_id(answer)
     path = block.best_path_to(0, goal)
     if path is None:
         raise SettingError(
-            f"--answer {answer}: no path leads there. To do: raise --beam (now {how.beam}), or name another."
+            f"--answer {answer}: no path leads there. To do: raise --beam (now {decoding.beam}), or name another."
         )
     trail = block.trail[path, : 2 * block.hops[path]].tolist()
     first = run.model.vocab.first_relation
@@ -72,18 +72,17 @@ def attention_of(
     words = [_word(reasoner, token) for token in tokens]
     weights = attention_weights(run.model, torch.tensor(tokens, device=run.device)).double().cpu().numpy()
     evidence = reasoner.evidence(query, block, slice(path, path + 1))[0]
-    signature = (
-        f"{reasoner.graph.name}|study:attention|model:{fingerprint(run.folder)}|beam:{how.beam}|v:{__version__}"
-    )
+    made_by = f"model:{fingerprint(run.folder)}|beam:{decoding.beam}|v:{__version__}"
+    signature = f"{reasoner.graph.name}|study:attention|{made_by}"
     return Attention(f"({words[0]}, {words[1]}, ?)", words[-1], words, evidence, weights, signature)
 
 
 def _word(reasoner: Reasoner, token: int) -> str:
-    names, n = reasoner.names, reasoner.graph.num_relations
+    labels, n = reasoner.labels, reasoner.graph.num_relations
     relation = token - reasoner.run.model.vocab.first_relation
     if relation < 0:
-        return names.shorten(names.entities[token])
-    return names.shorten(names.relations[relation % n]) + ("⁻¹" if relation >= n else "")
+        return labels.entity(token)
+    return labels.relation(relation) + ("⁻¹" if relation >= n else "")
 
 
 @torch.no_grad()

@@ -21,8 +21,7 @@ import torch
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
-from squire.ranking.fusion import Fusion
-from squire.ranking.fusion import Ranked as Judged
+from squire.ranking.fusion import FusedRanking, Fusion
 from squire.ranking.path_features import PathScorer
 from squire.ranking.store import has_fusion, load_fusion
 from squire.reasoning.answers import (
@@ -38,10 +37,10 @@ from squire.reasoning.answers import (
 )
 from squire.rules.anyburl import readable
 from squire.rules.rules import ClosedIndex
-from squire.search.decoding import Aggregate, Decoding, Ranked, decode
-from squire.search.evidence import GRADES, RuleBook, edges_of, grades, known_edges
+from squire.search.decoding import Aggregate, DecodingOptions, PathRanking, decode
+from squire.search.evidence import GRADES, RuleLookup, edges_of, grades, known_edges
 from squire.search.known_paths import complete, connect
-from squire.search.trained import Run
+from squire.search.trained import TrainedModel
 
 RankedBy = Literal["paths", "fused"]
 Query = tuple[int, int]  # entity, edge relation
@@ -52,20 +51,20 @@ LOOKED_THROUGH = 5  # times as many answers as wanted, where only grounded ones 
 class Reasoner:
     """A trained run, ready to answer."""
 
-    def __init__(self, run: Run, fusion: Fusion | None = None) -> None:
-        self.run, self.graph, self.names, self.fusion = run, run.graph, run.graph.names, fusion
-        self._book = RuleBook(run.rules)
+    def __init__(self, run: TrainedModel, fusion: Fusion | None = None) -> None:
+        self.run, self.graph, self.labels, self.fusion = run, run.graph, run.graph.labels, fusion
+        self._book = RuleLookup(run.rules)
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
         """The best model of a run folder, and its fusion if there is one."""
-        run = Run.load(Path(folder), device)
+        run = TrainedModel.load(Path(folder), device)
         fused = has_fusion(run.folder)
         return cls(run, load_fusion(run.folder, run.graph, [PathScorer(run)]) if fused else None)
 
     @cached_property
     def _closed_rules(self) -> ClosedIndex:
-        return ClosedIndex.of(self.run.rules)
+        return ClosedIndex.from_rules(self.run.rules)
 
     def answer(
         self,
@@ -86,41 +85,49 @@ class Reasoner:
         ranking: by all evidence, which is the default if the run has a fusion, or by the paths alone.
         """
         query = self.query(head, relation, tail)
-        how = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
-        (answers,) = self.stream(np.array([query], np.int32), how, k=k, known=known, ranking=ranking)
+        decoding = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
+        (answers,) = self.stream(np.array([query], np.int32), decoding, k=k, known=known, ranking=ranking)
         return answers
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
         """The ids of a question: an entity and an edge relation, inverse if heads are asked for."""
         if (head is None) == (tail is None):
             raise SettingError("ask for the head or for the tail: give the other one, and the relation.")
-        asked = self.names.relation(relation)
+        asked = self.labels.relation_id(relation)
         if head is not None:
-            return self.names.entity(head), asked
+            return self.labels.entity_id(head), asked
         assert tail is not None
-        return self.names.entity(tail), asked + self.graph.num_relations
+        return self.labels.entity_id(tail), asked + self.graph.num_relations
 
     def decoding(
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
-    ) -> Decoding:
+    ) -> DecodingOptions:
         """The recipe's way to search, with these changes."""
-        known = self.run.known
+        known = self.run.known_edges
         constraint = known if grounded else None
-        return Decoding.of(self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint)
+        return DecodingOptions.from_recipe(
+            self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint
+        )
 
     def stream(
-        self, queries: Ids, how: Decoding, *, k: int, known: bool = False, ranking: RankedBy | None = None
+        self,
+        queries: Ids,
+        decoding: DecodingOptions,
+        *,
+        k: int,
+        known: bool = False,
+        ranking: RankedBy | None = None,
     ) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
-        origin = self._origin(how, ranking)
-        found = self.answers(queries, how, k=k, without=None if known else self.graph.train, ranking=ranking)
+        origin = self._origin(decoding, ranking)
+        found = self.answers(queries, decoding, k=k, without=None if known else self.graph.train, ranking=ranking)
         for query, answers in zip(queries.tolist(), found, strict=True):
             yield self._answers(query, origin, [answer for _, answer in answers])
 
     def answers(
         self,
         queries: Ids,
-        how: Decoding,
+        decoding: DecodingOptions,
         *,
         k: int,
         without: Adjacency | None,
@@ -131,8 +138,8 @@ class Reasoner:
         if k < 1:
             raise SettingError(f"-k {k}: expected 1 or more.")
         if fusion := self._fusion(ranking):
-            return self._by_fusion(fusion, queries, how, k, without, min_confidence)
-        return self._by_paths(queries, how, k, without)
+            return self._by_fusion(fusion, queries, decoding, k, without, min_confidence)
+        return self._by_paths(queries, decoding, k, without)
 
     def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
         """What to rank by; None for the paths."""
@@ -159,11 +166,12 @@ class Reasoner:
             )
         return least
 
-    def _origin(self, how: Decoding, ranking: RankedBy | None) -> Origin:
-        run, constraint = self.run, how.constraint.name if how.constraint else ""
+    def _origin(self, decoding: DecodingOptions, ranking: RankedBy | None) -> Origin:
+        run, constraint = self.run, decoding.constraint.name if decoding.constraint else ""
         return Origin(
             str(run.folder), run.step, self.graph.name,
-            how.beam, how.hops, how.aggregate, how.prune, how.known_share, how.edge_ends, constraint, __version__,
+            decoding.beam, decoding.hops, decoding.aggregate, decoding.prune, decoding.known_share, decoding.edge_ends,
+            constraint, __version__,
             "fused" if self._fusion(ranking) else "paths",
         )  # fmt: skip
 
@@ -176,11 +184,11 @@ class Reasoner:
     # --------------------------------------------------------------------------------------- ranked by paths
 
     def _by_paths(
-        self, queries: Ids, how: Decoding, k: int, without: Adjacency | None
+        self, queries: Ids, decoding: DecodingOptions, k: int, without: Adjacency | None
     ) -> Iterator[list[tuple[int, Answer]]]:
         """As the search ranks them."""
-        for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, how), strict=True):
-            own, facts = ranked.of(number), set(self.graph.train.tails_of(*query).tolist())
+        for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, decoding), strict=True):
+            own, facts = ranked.rows(number), set(self.graph.train.tails_of(*query).tolist())
             hidden = set(without.tails_of(*query).tolist()) if without else ()
             shown = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in hidden)
             answers = []
@@ -190,12 +198,12 @@ class Reasoner:
                 answers.append((entity, Answer(rank, self._entity(entity), score, entity in facts, *paths)))
             yield answers
 
-    def _searched(self, queries: Ids, how: Decoding) -> Iterator[tuple[Ranked, int]]:
+    def _searched(self, queries: Ids, decoding: DecodingOptions) -> Iterator[tuple[PathRanking, int]]:
         """What the search found for each question: a block, and the question's number in it."""
-        for ranked in decode(self.run.steps, queries, how):
+        for ranked in decode(self.run.decoder, queries, decoding):
             yield from ((ranked, number) for number in range(len(ranked)))
 
-    def _paths(self, query: Query, ranked: Ranked, index: int) -> PathsTo:
+    def _paths(self, query: Query, ranked: PathRanking, index: int) -> PathsTo:
         first, end = int(ranked.path_offsets[index]), int(ranked.path_offsets[index + 1])
         best, *further = self.evidence(query, ranked, slice(first, min(end, first + 1 + FURTHER)))
         return best, tuple(further), end - first, float(ranked.asserted[index])
@@ -206,7 +214,7 @@ class Reasoner:
         self,
         fusion: Fusion,
         queries: Ids,
-        how: Decoding,
+        decoding: DecodingOptions,
         k: int,
         without: Adjacency | None,
         min_confidence: float,
@@ -215,24 +223,24 @@ class Reasoner:
         first = 0
         for judged in fusion.rank(queries, threads=1):
             asked = queries[first : first + len(judged.listed)]
-            most = k * (LOOKED_THROUGH if how.constraint else 1)
+            most = k * (LOOKED_THROUGH if decoding.constraint else 1)
             chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
             facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
             worth = np.flatnonzero([len(some) + len(own) > 0 for some, own in zip(chosen, facts, strict=True)])
-            searched = self._searched(asked[worth], how)
+            searched = self._searched(asked[worth], decoding)
             for number, query in enumerate(asked.tolist()):
                 if not len(chosen[number]) + len(facts[number]):
                     yield []
                     continue
                 ranked, place = next(searched)
                 entities = [*facts[number], *judged.listed.candidates[chosen[number]].tolist()]
-                paths = self._paths_to(query, ranked, place, entities, how)
+                paths = self._paths_to(query, ranked, place, entities, decoding)
                 answers = self._weighed(fusion, judged, facts[number], chosen[number], paths)
                 yield [(entity, replace(one, rank=rank)) for rank, (entity, one) in enumerate(answers[:k], 1)]
             first += len(asked)
 
     def _weighed(
-        self, fusion: Fusion, judged: Judged, facts: list[int], chosen: Offsets, paths: dict[int, PathsTo]
+        self, fusion: Fusion, judged: FusedRanking, facts: list[int], chosen: Offsets, paths: dict[int, PathsTo]
     ) -> list[tuple[int, Answer]]:
         """Facts, then the chosen candidates, each with what it rests on; those that have paths."""
         answers = [
@@ -255,7 +263,7 @@ class Reasoner:
         return answers
 
     def _paths_to(
-        self, query: Query, ranked: Ranked, number: int, answers: Sequence[int], how: Decoding
+        self, query: Query, ranked: PathRanking, number: int, answers: Sequence[int], decoding: DecodingOptions
     ) -> dict[int, PathsTo]:
         """Paths to answers that the search need not have found.
 
@@ -265,18 +273,20 @@ class Reasoner:
         found = self._reached(query, ranked, number, answers)
         for look in (partial(connect, self.run, self._closed_rules), partial(complete, self.run)):
             bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
-            more = look(query, bare, how) if bare else None
+            more = look(query, bare, decoding) if bare else None
             for entity, (best, further, count, _) in self._reached(query, more, 0, bare).items() if more else ():
                 edge, _, edges, asserted = found.get(entity, (None, (), 0, 0.0))
                 further = (*further, edge)[:FURTHER] if edge else further
                 found[entity] = best, further, count + edges, asserted
-        if not how.constraint:
+        if not decoding.constraint:
             for entity in answers:
                 found.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
         return found
 
-    def _reached(self, query: Query, ranked: Ranked, number: int, wanted: Sequence[int]) -> dict[int, PathsTo]:
-        own = ranked.of(number)
+    def _reached(
+        self, query: Query, ranked: PathRanking, number: int, wanted: Sequence[int]
+    ) -> dict[int, PathsTo]:
+        own = ranked.rows(number)
         places = own.start + np.flatnonzero(np.isin(ranked.entity[own], wanted))
         return {int(ranked.entity[i]): self._paths(query, ranked, i) for i in places.tolist()}
 
@@ -287,7 +297,7 @@ class Reasoner:
 
     # ------------------------------------------------------------------------------------------------ in words
 
-    def evidence(self, query: Query, ranked: Ranked, paths: slice) -> list[Evidence]:
+    def evidence(self, query: Query, ranked: PathRanking, paths: slice) -> list[Evidence]:
         """Some paths of one question, in words."""
         trail, hops, tokens = ranked.trail[paths], ranked.hops[paths], ranked.token_log_probability[paths]
         heads = np.full(len(trail), query[0])
@@ -317,19 +327,21 @@ class Reasoner:
         rules, rule = self.run.rules, self._book.follows(relation, path)
         if rule is None:
             return None
-        text = readable(rules, rule, self.names)
+        text = readable(rules, rule, self.labels)
         return FollowedRule(text, float(rules.confidence[rule]), int(rules.support[rule]))
 
     def _entity(self, number: int) -> str:
-        return self.names.shorten(self.names.entities[number])
+        return self.labels.entity(number)
 
     def _relation(self, number: int) -> str:
-        return self.names.shorten(self.names.relations[number % self.graph.num_relations])
+        return self.labels.relation(number)
 
 
-def _first(judged: Judged, query: int, most: int, without: Adjacency | None, min_confidence: float) -> Offsets:
+def _first(
+    judged: FusedRanking, query: int, most: int, without: Adjacency | None, min_confidence: float
+) -> Offsets:
     """Positions of the best candidates of one question, best first.  (candidate)"""
-    own = judged.listed.of(query)
+    own = judged.listed.rows(query)
     order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
     order = order[judged.confidence[order] >= min_confidence]
     if without:

@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from squire.core.files import create_bytes, open_bytes
 from squire.errors import RuleError, UnknownName
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
 
 VARIABLE = re.compile(r"[A-Z]")
 ATOM_END = re.compile(r"\),? *")
 REFLEXIVE = "me_myself_i"  # AnyBURL's constant for "the same entity": in the rules of graphs with self-loops
 
-# Names that a line cannot hold: they would be read as a variable, as the end of a field, or without their space.
+# Labels that a line cannot hold: they would be read as a variable, as the end of a field, or without their space.
 UNWRITABLE_ENTITY, UNWRITABLE_RELATION = r"^[A-Z]$|[\t\r\n]", r"^\s|[\t\r\n]"
 
 
@@ -51,52 +51,52 @@ class _Unsupported(Exception):
 # ------------------------------------------------------------------------------------------------------- writing
 
 
-def is_writable(rules: Rules, names: Names) -> npt.NDArray[np.bool_]:
+def is_writable(rules: Rules, labels: Labels) -> npt.NDArray[np.bool_]:
     """Can a line hold the names of the rule, so that it reads back as the same rule?  (rule)"""
-    entity = _matches(names.entities, UNWRITABLE_ENTITY)
-    relation = _matches(names.relations, UNWRITABLE_RELATION)
+    entity = _matches(labels.entities, UNWRITABLE_ENTITY)
+    relation = _matches(labels.relations, UNWRITABLE_RELATION)
     entity, relation = np.append(entity, False), np.append(np.tile(relation, 2), False)  # the last is NONE's
     bad = entity[rules.head_constant] | entity[rules.body_constant] | relation[rules.head]
     return ~(bad | relation[rules.body].any(axis=1))
 
 
-def _matches(labels: Labels, pattern: str) -> npt.NDArray[np.bool_]:
+def _matches(labels: LabelIndex, pattern: str) -> npt.NDArray[np.bool_]:
     return np.array(pc.match_substring_regex(labels.array, pattern), bool)
 
 
-def write_rules(rules: Rules, names: Names, path: Path) -> None:
+def write_rules(rules: Rules, labels: Labels, path: Path) -> None:
     """Write the rules in the order they have; the file appears whole or not at all."""
-    if not is_writable(rules, names).all():
-        raise RuleError(f"{path}: some names do not fit the format. To do: leave out what is not is_writable().")
+    if not is_writable(rules, labels).all():
+        raise RuleError(f"{path}: some labels do not fit the format. To do: leave out what is not is_writable().")
     confidence = rules.confidence
     with create_bytes(path) as stream:
         for i in range(len(rules)):
             numbers = f"{rules.body_count[i]}\t{rules.support[i]}\t{confidence[i]:.6g}"
-            stream.write(f"{numbers}\t{rule_text(rules, i, names)}\n".encode())
+            stream.write(f"{numbers}\t{rule_text(rules, i, labels)}\n".encode())
 
 
-def rule_text(rules: Rules, index: int, names: Names) -> str:
+def rule_text(rules: Rules, index: int, labels: Labels) -> str:
     """One rule as AnyBURL writes it."""
     r, c, d = int(rules.head[index]), int(rules.head_constant[index]), int(rules.body_constant[index])
     body = [b for b in rules.body[index].tolist() if b != NONE]
     if c == NONE:
         places = ["X", *"ABC"[: len(body) - 1], "Y"]
-        atoms = [_atom(names, b, places[i], places[i + 1]) for i, b in enumerate(body)]
-        return f"{_atom(names, r, 'X', 'Y')} <= {', '.join(atoms)}"
+        atoms = [_atom(labels, b, places[i], places[i + 1]) for i, b in enumerate(body)]
+        return f"{_atom(labels, r, 'X', 'Y')} <= {', '.join(atoms)}"
     variable = "X" if r < rules.num_relations else "Y"  # r(X,c) and its mirror image r(c,Y)
-    end = "A" if d == NONE else names.entities[d]
-    head = _atom(names, r, variable, names.entities[c])
-    return f"{head} <= {_atom(names, body[0], variable, end)}"
+    end = "A" if d == NONE else labels.entities[d]
+    head = _atom(labels, r, variable, labels.entities[c])
+    return f"{head} <= {_atom(labels, body[0], variable, end)}"
 
 
-def readable(rules: Rules, rule: int, names: Names) -> str:
-    """`spouse(X,Y) ⇐ spouse(Y,X)`, with shortened names."""
+def readable(rules: Rules, rule: int, labels: Labels) -> str:
+    """`spouse(X,Y) ⇐ spouse(Y,X)`, with shortened labels."""
     r, c, d = int(rules.head[rule]), int(rules.head_constant[rule]), int(rules.body_constant[rule])
     body = [b for b in rules.body[rule].tolist() if b != NONE]
 
     def atom(relation: int, first: str, second: str) -> str:
         inverse = relation >= rules.num_relations
-        label = names.shorten(names.relations[relation % rules.num_relations])
+        label = labels.relation(relation)
         return f"{label}({second}, {first})" if inverse else f"{label}({first}, {second})"
 
     if c == NONE:
@@ -104,21 +104,21 @@ def readable(rules: Rules, rule: int, names: Names) -> str:
         atoms = [atom(b, places[i], places[i + 1]) for i, b in enumerate(body)]
         return f"{atom(r, 'X', 'Y')} ⇐ {' ∧ '.join(atoms)}"
     variable = "X" if r < rules.num_relations else "Y"
-    end = "anything" if d == NONE else names.shorten(names.entities[d])
-    return f"{atom(r, variable, names.shorten(names.entities[c]))} ⇐ {atom(body[0], variable, end)}"
+    end = "anything" if d == NONE else labels.entity(d)
+    return f"{atom(r, variable, labels.entity(c))} ⇐ {atom(body[0], variable, end)}"
 
 
-def _atom(names: Names, relation: int, first: str, second: str) -> str:
-    n = len(names.relations)
+def _atom(labels: Labels, relation: int, first: str, second: str) -> str:
+    n = len(labels.relations)
     if relation >= n:
         relation, first, second = relation - n, second, first
-    return f"{names.relations[relation]}({first},{second})"
+    return f"{labels.relations[relation]}({first},{second})"
 
 
 # ------------------------------------------------------------------------------------------------------- reading
 
 
-def read_rules(path: Path, names: Names) -> RuleFile:
+def read_rules(path: Path, labels: Labels) -> RuleFile:
     """The rules of a file, in its order. A malformed line or an unknown name: RuleError with `file:line`."""
     rows: list[tuple[int, list[int], int, int, int, int]] = []
     skipped = 0
@@ -131,18 +131,18 @@ def read_rules(path: Path, names: Names) -> RuleFile:
             if support > body_count:
                 raise RuleError(f"support {support} must not exceed the body count {body_count}.")
             _check_number(fields[2])
-            rows.append((*_parse(fields[3], names), body_count, support))
+            rows.append((*_parse(fields[3], labels), body_count, support))
         except _Unsupported:
             skipped += 1
         except (RuleError, UnknownName) as error:
             raise RuleError(f"{path}:{number}: {error} To do: mend or delete the line.") from None
     if not rows:
-        return RuleFile(Rules.empty(len(names.relations)), skipped)
+        return RuleFile(Rules.empty(len(labels.relations)), skipped)
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     head, body, head_constant, body_constant = (column.astype(np.int32) for column in columns[:4])
     counts = columns[4].astype(np.int64), columns[5].astype(np.int64)
     exact = np.zeros(len(rows))
-    rules = Rules(len(names.relations), head, body, head_constant, body_constant, *counts, exact)
+    rules = Rules(len(labels.relations), head, body, head_constant, body_constant, *counts, exact)
     return RuleFile(rules, skipped)
 
 
@@ -180,26 +180,26 @@ def _check_number(field: str) -> None:
         raise RuleError(f"expected a confidence, found {field!r}.") from None
 
 
-def _parse(text: str, names: Names) -> tuple[int, list[int], int, int]:
+def _parse(text: str, labels: Labels) -> tuple[int, list[int], int, int]:
     """Head relation, padded body, head constant, body constant."""
-    head, body_text = _parse_head(text, names)
-    body = list(_parse_body(body_text, names))
+    head, body_text = _parse_head(text, labels)
+    body = list(_parse_body(body_text, labels))
     if not body:
         raise _Unsupported
     constants = [not VARIABLE.fullmatch(end) for end in (head.first, head.second)]
     if not any(constants):
-        return _parse_closed(head, body, len(names.relations))
+        return _parse_closed(head, body, len(labels.relations))
     if all(constants) or len(body) != 1:
         raise _Unsupported
-    return _parse_constant(head, body[0], names)
+    return _parse_constant(head, body[0], labels)
 
 
-def _parse_head(text: str, names: Names) -> tuple[_Atom, str]:
-    """The head and the text of the body. Labels may hold arrows: the first cut that makes sense counts."""
+def _parse_head(text: str, labels: Labels) -> tuple[_Atom, str]:
+    """The head and the text of the body. LabelIndex may hold arrows: the first cut that makes sense counts."""
     problem: RuleError | UnknownName | None = None
     for arrow in re.finditer("<=", text):
         try:
-            return _parse_atom(text[: arrow.start()].strip(), names), text[arrow.end() :].strip()
+            return _parse_atom(text[: arrow.start()].strip(), labels), text[arrow.end() :].strip()
         except (RuleError, UnknownName) as error:
             problem = problem or error
     raise problem or RuleError(f"expected 'head <= body', found {text!r}.")
@@ -227,9 +227,9 @@ def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[i
     return head.relation, chain + [NONE] * (MAX_LENGTH - len(chain)), NONE, NONE
 
 
-def _parse_constant(head: _Atom, body: _Atom, names: Names) -> tuple[int, list[int], int, int]:
+def _parse_constant(head: _Atom, body: _Atom, labels: Labels) -> tuple[int, list[int], int, int]:
     """r(X,c) ← b(X,d) with every combination of directions."""
-    n = len(names.relations)
+    n = len(labels.relations)
     forward = bool(VARIABLE.fullmatch(head.first))
     variable, constant = (head.first, head.second) if forward else (head.second, head.first)
     if variable not in (body.first, body.second):
@@ -241,18 +241,18 @@ def _parse_constant(head: _Atom, body: _Atom, names: Names) -> tuple[int, list[i
     return (
         head.relation + (0 if forward else n),
         [body.relation + (0 if ahead else n)] + [NONE] * (MAX_LENGTH - 1),
-        names.entity(constant),
-        NONE if VARIABLE.fullmatch(end) else names.entity(end),
+        labels.entity_id(constant),
+        NONE if VARIABLE.fullmatch(end) else labels.entity_id(end),
     )
 
 
-def _parse_body(text: str, names: Names) -> Iterator[_Atom]:
-    """The atoms of a body. Labels may hold brackets and commas: the first cut that makes sense counts."""
+def _parse_body(text: str, labels: Labels) -> Iterator[_Atom]:
+    """The atoms of a body. LabelIndex may hold brackets and commas: the first cut that makes sense counts."""
     while text:
         problem: RuleError | UnknownName | None = None
         for end in (match.end() for match in ATOM_END.finditer(text)):
             try:
-                atom = _parse_atom(text[:end].rstrip(" ,"), names)
+                atom = _parse_atom(text[:end].rstrip(" ,"), labels)
             except (RuleError, UnknownName) as error:
                 problem = problem or error
                 continue
@@ -263,14 +263,14 @@ def _parse_body(text: str, names: Names) -> Iterator[_Atom]:
             raise problem or RuleError(f"expected 'relation(X,Y)', found {text!r}.")
 
 
-def _parse_atom(text: str, names: Names) -> _Atom:
+def _parse_atom(text: str, labels: Labels) -> _Atom:
     """`relation(first,second)`, one of the two at least a variable, the other perhaps a known entity."""
     opens = [match.start() for match in re.finditer(r"\(", text)]
     if not opens or not text.endswith(")"):
         raise RuleError(f"expected 'relation(X,Y)', found {text!r}.")
-    known = [i for i in opens if names.relations.find(text[:i]) is not None]
+    known = [i for i in opens if labels.relations.find(text[:i]) is not None]
     cut = known[0] if known else opens[0]
-    relation = names.relation(text[:cut])  # raises with the nearest names
+    relation = labels.relation_id(text[:cut])  # raises with the nearest names
     inside = text[cut + 1 : -1]
     cuts: list[tuple[str, str]] = []  # two for `r(I, Robot,Y)`
     if VARIABLE.fullmatch(inside[:1]) and inside[1:2] == ",":
@@ -280,15 +280,15 @@ def _parse_atom(text: str, names: Names) -> _Atom:
     if not cuts:
         raise RuleError(f"expected a variable (a capital letter) in {text!r}.")
     for first, second in cuts:
-        if _is_known(first, names) and _is_known(second, names):
+        if _is_known(first, labels) and _is_known(second, labels):
             return _Atom(relation, first, second)
     first, second = cuts[0]
     unknown = second if VARIABLE.fullmatch(first) else first
     if unknown == REFLEXIVE:
         raise _Unsupported
-    raise UnknownName("entity", unknown, [names.shorten(near) for near in names.entities.nearest(unknown)])
+    raise UnknownName("entity", unknown, [labels.shorten(near) for near in labels.entities.nearest(unknown)])
 
 
-def _is_known(end: str, names: Names) -> bool:
+def _is_known(end: str, labels: Labels) -> bool:
     """Is it a variable or an entity?"""
-    return bool(VARIABLE.fullmatch(end)) or end in names.entities or names.expand(end) in names.entities
+    return bool(VARIABLE.fullmatch(end)) or end in labels.entities or labels.expand(end) in labels.entities

@@ -35,7 +35,7 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def of(self, query: int) -> slice:
+    def rows(self, query: int) -> slice:
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
 
 
@@ -115,7 +115,7 @@ class RuleEngine:
 
 def _closed(rules: Rules) -> kernels.Closed:
     """Bodies that differ in their last hop only, side by side: they are walked together."""
-    closed = ClosedIndex.of(rules)
+    closed = ClosedIndex.from_rules(rules)
     relation = np.repeat(np.arange(len(closed.offsets) - 1), np.diff(closed.offsets))
     length = np.sum(closed.body != NONE, axis=1)
     order = np.lexsort((*closed.body.T[::-1], length, relation))

@@ -49,7 +49,7 @@ class MiningOptions:
     max_constants: int = 300_000
     """Of the rules with constants, so many of the most trusted are kept: FB15K237 has millions."""
     budget: float = 5e10
-    """Steps (edges looked at) for each length; beyond it counts are estimated from a sample."""
+    """Decoder (edges looked at) for each length; beyond it counts are estimated from a sample."""
     seed: int = 0
     """Decides which instances are sampled where the budget is exceeded."""
     threads: int | None = None

@@ -97,7 +97,7 @@ class ClosedIndex:
     rule: Offsets  # (entry): position in the rules that the index was made of
 
     @classmethod
-    def of(cls, rules: Rules) -> ClosedIndex:
+    def from_rules(cls, rules: Rules) -> ClosedIndex:
         """Each r(X,Y) ← b1 … bn also gives r⁻¹(Y,X) ← bn⁻¹ … b1⁻¹."""
         which = np.flatnonzero(rules.is_closed)
         body = rules.body[which]

@@ -6,7 +6,7 @@ most probable continuations. Probabilities only fall as a path grows. So the bes
 and whoever is below what a continuation must reach by then (`_Best.floor`) is not expanded at all. This is exact.
 Pruning lets that floor begin where paths stop to matter (`_least_that_matters`).
 
-Knows ids of entities and relations and their log-probabilities; the model is whatever gives these (`Steps`).
+Knows ids of entities and relations and their log-probabilities; the model is whatever gives these (`Decoder`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOKED_AT = 10  # answers; what cannot change these is not searched for when pru
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
 
 
-class Steps(Protocol):
+class Decoder(Protocol):
     """A model as the search sees it. Level 0 is the queries, 1 their first relations, 2 the first entities, …
 
     A node is a token fed to the model; its number is its place among those fed to its level, over all calls.
@@ -129,7 +129,7 @@ class _Live:
 
 @torch.no_grad()
 def search(
-    steps: Steps,
+    decoder: Decoder,
     heads: Tensor,  # (query)
     relations: Tensor,  # (query)
     beam: int,
@@ -141,11 +141,11 @@ def search(
 ) -> Found:
     """All paths of at most so many hops that end within the beam."""
     queries = torch.arange(len(heads), device=heads.device)
-    follow = steps.begin(heads, relations)
+    follow = decoder.begin(heads, relations)
     certain = follow.new_zeros(len(heads))
     least, fed = torch.full_like(certain, -math.inf), 0
     if prune:
-        least = _least_that_matters(steps, heads, relations, follow, guide) + math.log(prune)
+        least = _least_that_matters(decoder, heads, relations, follow, guide) + math.log(prune)
         fed = len(heads)
     live = _Live(queries, certain, certain[:, None], heads[:, None], queries)
     ended: list[Found] = []
@@ -154,14 +154,14 @@ def search(
         # What the queried relation leads to is an answer, however improbable; but not all of it is worth going on.
         answers = edge_ends and hop == 1
         best = _Best(beam, torch.full_like(least, -math.inf) if answers else least)
-        live = _choose_entities(steps, 2 * hop - 1, live, best, constraint, guide, fed if hop == 1 else 0)
+        live = _choose_entities(decoder, 2 * hop - 1, live, best, constraint, guide, fed if hop == 1 else 0)
         if answers:
             matters = live.score >= least[live.query]
             only = live.take(~matters & (live.trail[:, 1] == relations[live.query]))
             ended.append(_ended(only, torch.zeros_like(only.score), hop, hops))
             live = live.take(matters)
         # A constraint may have left nobody to feed.
-        follow = steps.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
+        follow = decoder.relations(2 * hop, live.parent, live.trail[:, -1]) if len(live.query) else follow[:0]
         end = follow[:, -1]
         if answers:
             end = end.masked_fill(live.trail[:, 1] == relations[live.query], 0.0)
@@ -173,14 +173,14 @@ def search(
 
 
 def _least_that_matters(
-    steps: Steps, heads: Tensor, relations: Tensor, follow: Tensor, guide: Guide | None
+    decoder: Decoder, heads: Tensor, relations: Tensor, follow: Tensor, guide: Guide | None
 ) -> Tensor:
     """How probable the tenth new answer is by the queried edge alone.  (query)
 
     A path adds its probability to that of its answer. If it has far less than the last of the answers that anybody
     looks at, these are the same without it. New are those that the guide's edges do not have.
     """
-    logits, norm = steps.entities(1, torch.arange(len(heads), device=heads.device), relations)
+    logits, norm = decoder.entities(1, torch.arange(len(heads), device=heads.device), relations)
     if guide:
         guide.lead(heads, relations, logits, norm)
         logits[guide.edges.entities(heads, relations)] = -math.inf
@@ -205,7 +205,7 @@ def _choose_relations(follow: Tensor, live: _Live, best: _Best, constraint: Cons
 
 
 def _choose_entities(
-    steps: Steps,
+    decoder: Decoder,
     level: int,
     live: _Live,
     best: _Best,
@@ -218,12 +218,12 @@ def _choose_entities(
     Evidence is a simple path: nothing is visited twice. Only the first hop may lead back to the head, since a fact
     may do so.
     """
-    rows = max(1, SCORES_AT_ONCE // max(steps.num_entities, 1))
+    rows = max(1, SCORES_AT_ONCE // max(decoder.num_entities, 1))
     left = _place_in_query(live.query).argsort(stable=True)
     while len(left := left[live.score[left] >= best.floor[live.query[left]]]):
         block, left = left[:rows], left[rows:]
         trail = live.trail[block]
-        logits, norm = steps.entities(level, live.parent[block], trail[:, -1])
+        logits, norm = decoder.entities(level, live.parent[block], trail[:, -1])
         if guide:
             guide.lead(trail[:, -2], trail[:, -1], logits, norm)
         if level > 1:

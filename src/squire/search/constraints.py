@@ -17,14 +17,14 @@ class EdgeConstraint:
     """The edges twice: the relations that leave an entity, and the tails of an entity and a relation."""
 
     name: str  # for signatures
-    num_relations: int  # edge relations
+    num_edge_types: int  # 2R: relations and their inverses
     relation_offsets: Tensor  # (entity + 1): into `pairs`
-    pairs: Tensor  # (pair): entity · num_relations + relation, sorted, distinct
+    pairs: Tensor  # (pair): entity · num_edge_types + relation, sorted, distinct
     tail_offsets: Tensor  # (pair + 1): into `tails`
     tails: Tensor  # (edge)
 
     @classmethod
-    def of(
+    def from_adjacency(
         cls, adjacency: Adjacency, device: torch.device | str = "cpu", *, name: str = "graph"
     ) -> EdgeConstraint:
         width = 2 * adjacency.num_relations
@@ -36,10 +36,10 @@ class EdgeConstraint:
 
     def relations(self, entities: Tensor) -> tuple[Tensor, Tensor]:
         row, at = ragged(self.relation_offsets[entities], self.relation_offsets[entities + 1])
-        return row, self.pairs[at] % self.num_relations
+        return row, self.pairs[at] % self.num_edge_types
 
     def entities(self, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = entities * self.num_relations + relations
+        pairs = entities * self.num_edge_types + relations
         first, end = (torch.searchsorted(self.pairs, pairs, right=right) for right in (False, True))
         row, at = ragged(self.tail_offsets[first], self.tail_offsets[end])  # nothing where there is no such pair
         return row, self.tails[at]

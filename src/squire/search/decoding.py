@@ -19,7 +19,7 @@ from torch import Tensor
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import Recipe
-from squire.search.beam import Constraint, Found, Guide, Steps, search
+from squire.search.beam import Constraint, Decoder, Found, Guide, search
 
 HYPOTHESES_AT_ONCE = 2048  # of all queries of a block: their keys and values are the memory of a search
 Aggregate = Literal["sum", "max"]
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecodingOptions:
     """How to search and how to rank."""
 
     beam: int = 256
@@ -54,7 +54,7 @@ class Decoding:
         return self.guide.share if self.guide else 0.0
 
     @classmethod
-    def of(
+    def from_recipe(
         cls,
         recipe: Recipe,
         known: Constraint,
@@ -64,7 +64,7 @@ class Decoding:
         prune: float | None = None,
         constraint: Constraint | None = None,
         edge_ends: bool | None = None,
-    ) -> Decoding:
+    ) -> DecodingOptions:
         """The recipe's way, with these changes; `known` are the edges of the graph."""
         own = recipe.decode
         aggregate = own.aggregate if aggregate is None else aggregate
@@ -82,7 +82,7 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class PathRanking:
     """The answers to a block of queries, best first, each with all its paths, best first."""
 
     offsets: Offsets  # (query + 1): into the answers
@@ -98,7 +98,7 @@ class Ranked:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def of(self, query: int) -> slice:
+    def rows(self, query: int) -> slice:
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
 
     def probability(self, answer: int) -> float:
@@ -116,33 +116,43 @@ class Ranked:
 
     def best_path_to(self, query: int, entity: int) -> int | None:
         """The best path (Eq. 5) from a query to an answer; None if none leads there."""
-        own = self.of(query)
+        own = self.rows(query)
         at = np.flatnonzero(self.entity[own] == entity)
         return int(self.best_path[own.start + at[0]]) if len(at) else None
 
 
-def decode(steps: Steps, queries: Ids, how: Decoding) -> Iterator[Ranked]:
+def decode(decoder: Decoder, queries: Ids, decoding: DecodingOptions) -> Iterator[PathRanking]:
     """Blocks of answers, in the order of the queries.  queries: (query, 2) head and edge relation"""
-    for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // how.beam)):
-        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(steps.device)
+    for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // decoding.beam)):
+        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(decoder.device)
         heads, relations = block[:, 0], block[:, 1]
         found = search(
-            steps, heads, relations, how.beam, how.hops, how.prune, how.constraint, how.guide, how.edge_ends
+            decoder,
+            heads,
+            relations,
+            decoding.beam,
+            decoding.hops,
+            decoding.prune,
+            decoding.constraint,
+            decoding.guide,
+            decoding.edge_ends,
         )
-        yield rank_answers(found, relations, how)
+        yield rank_answers(found, relations, decoding)
 
 
-def within(ranked: Ranked, allowed: npt.NDArray[np.bool_], relations: Offsets, how: Decoding) -> Ranked:
+def within(
+    ranked: PathRanking, allowed: npt.NDArray[np.bool_], relations: Offsets, decoding: DecodingOptions
+) -> PathRanking:
     """What is left of a search if only these paths count (§4.6).  allowed: (path); relations: (query)"""
     answers = np.repeat(np.arange(len(ranked.entity)), np.diff(ranked.path_offsets))  # (path)
     queries = np.repeat(np.arange(len(ranked)), np.diff(ranked.offsets))[answers]  # (path)
     # Sums round as in the search, which has 32 bits.
     columns = queries, ranked.trail, ranked.hops, ranked.token_log_probability.astype(np.float32)
     found = Found(*(torch.from_numpy(column[allowed]) for column in columns))
-    return rank_answers(found, torch.from_numpy(relations), how)
+    return rank_answers(found, torch.from_numpy(relations), decoding)
 
 
-def rank_answers(found: Found, relations: Tensor, how: Decoding) -> Ranked:
+def rank_answers(found: Found, relations: Tensor, decoding: DecodingOptions) -> PathRanking:
     """Paths grouped by query and answer. `max`: the best path's score (Eq. 5); `sum`: all their probabilities.
 
     relations: (query), the queried ones
@@ -151,7 +161,7 @@ def rank_answers(found: Found, relations: Tensor, how: Decoding) -> Ranked:
     probability = np.exp(found.log_probability.double().cpu().numpy())
     is_edge = ((found.hops == 1) & (found.trail[:, 0] == relations[found.query])).cpu().numpy()
     # An assertion is no evidence: where it is apart from the other paths, it comes after them.
-    by_group = np.lexsort((-score, is_edge & how.edge_ends, answer, query))
+    by_group = np.lexsort((-score, is_edge & decoding.edge_ends, answer, query))
     query, answer, score, probability = (x[by_group] for x in (query, answer, score, probability))
     is_first = np.ones(len(query), bool)
     is_first[1:] = (np.diff(query) != 0) | (np.diff(answer) != 0)
@@ -160,12 +170,12 @@ def rank_answers(found: Found, relations: Tensor, how: Decoding) -> Ranked:
     if len(firsts):
         mass = np.add.reduceat(probability, firsts)
         asserted = np.add.reduceat(probability * is_edge[by_group], firsts) / mass
-        total = mass if how.aggregate == "sum" else np.maximum.reduceat(score, firsts)
+        total = mass if decoding.aggregate == "sum" else np.maximum.reduceat(score, firsts)
     sizes = np.diff(np.append(firsts, len(query)))
     best_first = np.lexsort((-total, query[firsts]))
     at = np.repeat(firsts[best_first] - np.cumsum(sizes[best_first]) + sizes[best_first], sizes[best_first])
     paths = by_group[at + np.arange(len(query))]
-    return Ranked(
+    return PathRanking(
         np.searchsorted(query[firsts], np.arange(len(relations) + 1)),
         answer[firsts][best_first],
         total[best_first],
@@ -174,5 +184,5 @@ def rank_answers(found: Found, relations: Tensor, how: Decoding) -> Ranked:
         found.trail.cpu().numpy()[paths],
         found.hops.cpu().numpy()[paths],
         found.token_log_probability.double().cpu().numpy()[paths],
-        how.aggregate,
+        decoding.aggregate,
     )

@@ -41,7 +41,7 @@ def grades(known: Flags, relations: Offsets, trail: Offsets, hops: Offsets) -> O
     return np.where(grounded, 0, np.where(asserted, 2, 1))
 
 
-class RuleBook:
+class RuleLookup:
     """Closed rules by what they say, to find the one that a path follows."""
 
     def __init__(self, rules: Rules) -> None:

@@ -21,30 +21,36 @@ from squire.paths.sampling import sample_paths
 from squire.rules.rules import ClosedIndex
 from squire.search.beam import Constraint
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Decoding, Ranked, decode
-from squire.search.trained import Run
+from squire.search.decoding import DecodingOptions, PathRanking, decode
+from squire.search.trained import TrainedModel
 
 PATHS_EACH = 4
 NEIGHBOURS, LINKS = 4, 3  # of an answer; relations by which each of them may be reached
 
 
 def connect(
-    run: Run, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], how: Decoding
-) -> Ranked | None:
+    run: TrainedModel,
+    rules: ClosedIndex,
+    query: tuple[int, int],
+    answers: Sequence[int],
+    decoding: DecodingOptions,
+) -> PathRanking | None:
     """Paths of known edges to these answers, and to others that lie on them; None if there are none."""
     asked = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
     train = run.graph.train
-    paths = sample_paths(train, asked, rules, hops=how.hops, per_triple=PATHS_EACH, seed=0, threads=1)
-    return _along(run, query, _edges(paths, train.num_relations), how)
+    paths = sample_paths(train, asked, rules, hops=decoding.hops, per_triple=PATHS_EACH, seed=0, threads=1)
+    return _along(run, query, _edges(paths, train.num_relations), decoding)
 
 
-def complete(run: Run, query: tuple[int, int], answers: Sequence[int], how: Decoding) -> Ranked | None:
+def complete(
+    run: TrainedModel, query: tuple[int, int], answers: Sequence[int], decoding: DecodingOptions
+) -> PathRanking | None:
     """Paths of two hops to these answers, the first inferred, the second known; None if there are none.
 
     The first arrives at one of the best known neighbours of an answer, by a relation that leads there already, if
     possible one that the head has.
     """
-    if how.hops < 2:
+    if decoding.hops < 2:
         return None
     head, train = query[0], run.graph.train
     edges = []
@@ -55,7 +61,7 @@ def complete(run: Run, query: tuple[int, int], answers: Sequence[int], how: Deco
             edges += [(head, relation, neighbour) for relation in _links(train, head, neighbour)]
             known = train.relations_between(neighbour, answer).tolist()
             edges += [(neighbour, relation, answer) for relation in known]
-    return _along(run, query, _facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations), how)
+    return _along(run, query, _facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations), decoding)
 
 
 def _links(train: Adjacency, head: int, goal: int) -> list[int]:
@@ -67,17 +73,19 @@ def _links(train: Adjacency, head: int, goal: int) -> list[int]:
     return chosen
 
 
-def _along(run: Run, query: tuple[int, int], facts: np.ndarray, how: Decoding) -> Ranked | None:
+def _along(
+    run: TrainedModel, query: tuple[int, int], facts: np.ndarray, decoding: DecodingOptions
+) -> PathRanking | None:
     """What the search finds if it may walk these facts only.  facts: (fact, 3)"""
     if not len(facts):
         return None
-    if how.constraint:
-        facts = facts[_may_be_walked(facts, how.constraint, run.device)]
+    if decoding.constraint:
+        facts = facts[_may_be_walked(facts, decoding.constraint, run.device)]
     found = Adjacency.build(facts, run.graph.num_entities, run.graph.num_relations)
     # A beam so wide that no answer's paths crowd out those of another.
-    beam = max(how.beam, 2 * len(facts))
-    bound = replace(how, prune=0.0, beam=beam, constraint=EdgeConstraint.of(found, run.device))
-    return next(decode(run.steps, np.array([query], np.int32), bound))
+    beam = max(decoding.beam, 2 * len(facts))
+    bound = replace(decoding, prune=0.0, beam=beam, constraint=EdgeConstraint.from_adjacency(found, run.device))
+    return next(decode(run.decoder, np.array([query], np.int32), bound))
 
 
 def _may_be_walked(facts: np.ndarray, constraint: Constraint, device: torch.device) -> np.ndarray:

@@ -14,18 +14,18 @@ from squire.core.files import replacing
 from squire.core.run_files import BEST, GRAPH, LAST, RECIPE, RULES
 from squire.errors import CheckpointError, SettingError
 from squire.graph.graph import Graph
-from squire.model.decoder import ModelSteps
+from squire.model.decoder import TransformerDecoder
 from squire.model.prior import Prior
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
-from squire.model.vocabulary import Vocab
+from squire.model.vocabulary import Vocabulary
 from squire.rules.anyburl import read_rules
 from squire.rules.rules import Rules
 from squire.search.constraints import EdgeConstraint
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainedModel:
     """What a trained run is."""
 
     folder: Path
@@ -36,12 +36,12 @@ class Run:
     step: int  # of training, at which the model was saved
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST) -> Run:
+    def load(cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST) -> TrainedModel:
         """With the weights of the best epoch, or the last ones."""
         graph, recipe = load_settings(folder)
         rules = Rules.empty(graph.num_relations)
         if (folder / RULES).exists():
-            rules = read_rules(folder / RULES, graph.names).rules
+            rules = read_rules(folder / RULES, graph.labels).rules
         model = new_model(graph, recipe)
         # Without valid facts there is no best, only a last.
         name = weights if any(folder.glob(f"{weights}*.safetensors")) else LAST
@@ -64,14 +64,14 @@ class Run:
         return self.model.embedding.weight.device
 
     @cached_property
-    def known(self) -> EdgeConstraint:
+    def known_edges(self) -> EdgeConstraint:
         """The edges of train, for searches."""
-        return EdgeConstraint.of(self.graph.train, self.device, name="graph")
+        return EdgeConstraint.from_adjacency(self.graph.train, self.device, name="graph")
 
     @property
-    def steps(self) -> ModelSteps:
+    def decoder(self) -> TransformerDecoder:
         """The model as a search sees it; what the search remembers goes with it."""
-        return ModelSteps(self.model)
+        return TransformerDecoder(self.model)
 
 
 def save_settings(folder: Path, graph: Graph, recipe: Recipe) -> None:
@@ -101,5 +101,5 @@ def load_settings(folder: Path) -> tuple[Graph, Recipe]:
 
 def new_model(graph: Graph, recipe: Recipe) -> Transformer:
     """A model of the recipe's form, not trained."""
-    vocab = Vocab(graph.num_entities, graph.num_relations)
-    return Transformer(vocab, recipe.model, Prior.of(graph.train) if recipe.model.prior else None)
+    vocab = Vocabulary(graph.num_entities, graph.num_relations)
+    return Transformer(vocab, recipe.model, Prior.from_adjacency(graph.train) if recipe.model.prior else None)

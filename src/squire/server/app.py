@@ -65,7 +65,7 @@ def _handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(SquireError)
     async def on_mistake(request: Request, error: SquireError) -> Response:
-        return told(request, Problem.of(error))
+        return told(request, Problem.from_error(error))
 
     @app.exception_handler(Exception)  # what it was is raised on, for the log
     async def on_failure(request: Request, _: Exception) -> Response:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from squire.errors import SettingError, UnknownName
 from squire.graph.graph import Graph
-from squire.graph.labels import Labels
+from squire.graph.labels import LabelIndex
 from squire.reasoning.answers import Answers
 from squire.reasoning.attention import attention_of
 from squire.reasoning.reasoner import RankedBy, Reasoner
@@ -73,26 +73,26 @@ class Model:
         for label in (head, tail):
             if label is not None:
                 self.entity(label)
-        self._number(self.graph.names.relations, self.relations, relation)
+        self._number(self.graph.labels.relations, self.relations, relation)
         return self._reasoner.query(head, relation, tail)
 
     def entity(self, label: str) -> int:
         """The id of an entity."""
-        return self._number(self.graph.names.entities, self.entities, label)
+        return self._number(self.graph.labels.entities, self.entities, label)
 
-    def _number(self, labels: Labels, search: NameSearch, label: str) -> int:
-        names = self.graph.names
-        for candidate in (label, names.expand(label)):
-            if (found := labels.find(candidate)) is not None:
+    def _number(self, index: LabelIndex, search: NameSearch, label: str) -> int:
+        labels = self.graph.labels
+        for candidate in (label, labels.expand(label)):
+            if (found := index.find(candidate)) is not None:
                 return found
-        nearest = [names.shorten(labels[match.number]) for match in search.find(label, NEAREST)]
-        raise UnknownName(labels.kind, label, nearest)
+        nearest = [labels.shorten(index[match.number]) for match in search.find(label, NEAREST)]
+        raise UnknownName(index.kind, label, nearest)
 
     def entity_label(self, entity: int) -> str:
-        return self.graph.names.shorten(self.graph.names.entities[entity])
+        return self.graph.labels.entity(entity)
 
     def relation_label(self, relation: int) -> str:
-        return self.graph.names.shorten(self.graph.names.relations[relation])
+        return self.graph.labels.relation(relation)
 
     # ------------------------------------------------------------------------------------- for one thread only
 
@@ -103,9 +103,9 @@ class Model:
     def _answers(self, queries: Sequence[Query], options: Options) -> Iterator[Answers]:
         """The one place that asks the reasoner."""
         reasoner = self._reasoner
-        how = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
+        decoding = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
         asked = np.array(queries, np.int32).reshape(-1, 2)
-        return reasoner.stream(asked, how, k=options.k, known=options.known, ranking=options.ranking)
+        return reasoner.stream(asked, decoding, k=options.k, known=options.known, ranking=options.ranking)
 
     def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
         """Where an answer stands among those that are not in the graph, and its evidence."""
@@ -138,13 +138,13 @@ class Model:
 
     @cached_property
     def entities(self) -> NameSearch:
-        names = self.graph.names
-        return NameSearch([names.shorten(name) for name in names.entities], self.degrees)
+        labels = self.graph.labels
+        return NameSearch([labels.shorten(name) for name in labels.entities], self.degrees)
 
     @cached_property
     def relations(self) -> NameSearch:
-        names = self.graph.names
-        return NameSearch([names.shorten(name) for name in names.relations], self.fact_counts)
+        labels = self.graph.labels
+        return NameSearch([labels.shorten(name) for name in labels.relations], self.fact_counts)
 
     @cached_property
     def degrees(self) -> npt.NDArray[np.int64]:

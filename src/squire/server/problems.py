@@ -45,7 +45,7 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     @classmethod
-    def of(cls, error: SquireError) -> Problem:
+    def from_error(cls, error: SquireError) -> Problem:
         """A user's mistake; options are named without the dashes of the command line."""
         words = re.sub(r"(?<![\w-])--(?=[a-z])", "", str(error))
         if isinstance(error, UnknownName):

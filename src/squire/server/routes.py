@@ -111,7 +111,7 @@ def _understood(model: Model, questions: Sequence[QuestionBody]) -> list[served.
         try:
             understood.append(model.query(one.head, one.relation, one.tail))
         except UnknownName as error:
-            understood.append(as_json(Problem.of(error).content()))
+            understood.append(as_json(Problem.from_error(error).content()))
     return understood
 
 

@@ -1,4 +1,4 @@
-"""Names as one types them: those that begin so first, then those with a word that begins so, then similar ones.
+"""Labels as one types them: those that begin so first, then those with a word that begins so, then similar ones.
 
 Case and accents do not count. The index is built once; of 100,000 names a search takes milliseconds
 (benchmarks/serve.py).

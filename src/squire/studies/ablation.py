@@ -48,7 +48,7 @@ class Variant:
     iterate: bool
     rules: bool
 
-    def of(self, recipe: Recipe) -> Recipe:
+    def applied_to(self, recipe: Recipe) -> Recipe:
         paths, train = replace(recipe.paths, rules=self.rules), replace(recipe.train, iterate=self.iterate)
         return replace(recipe, paths=paths, train=train)
 
@@ -136,7 +136,7 @@ class Ablation:
 
     def _begin(self, variant: Variant, stage: Stage) -> None:
         """A run folder with its paths, then its recipe, which may depend on them."""
-        folder, recipe = self.run_folder(variant), variant.of(self.recipe)
+        folder, recipe = self.run_folder(variant), variant.applied_to(self.recipe)
         if variant is NO_ITER:  # the very rules and paths that `full` began with
             for name in (RULES, TRIES):
                 if (source := self.run_folder(FULL) / name).exists():

@@ -9,7 +9,7 @@ from typing import Any
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.metrics import NAMES, Metrics, bootstrap
 from squire.evaluation.plots import History, read_history
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.studies.ablation import FULL, VARIANTS, Ablation, Training, Variant
 from squire.studies.markdown import code, literal, table
 from squire.studies.scores import Score, scores_of
@@ -81,34 +81,36 @@ def result_of(study: Ablation, sample: int | None = None, progress: Progress | N
     graph, train = study.graph, study.recipe.train
     done = [variant for variant in VARIANTS if study.finished(variant)]
     rows: list[Row] = []
-    for split, known_in in SPLITS_KNOWN.items():
+    for split, filter_splits in SPLITS_KNOWN.items():
         if not done:
             break
-        asked = Asked.of(graph, split, known_in=known_in, sample=sample, seed=train.seed)
-        rows += _rows(study, done, asked, progress)
-    watched = Asked.of(graph, "valid", known_in=SPLITS_KNOWN["valid"], sample=train.valid_queries, seed=train.seed)
+        query_set = QuerySet.from_graph(graph, split, filter_splits=filter_splits, sample=sample, seed=train.seed)
+        rows += _rows(study, done, query_set, progress)
+    watched = QuerySet.from_graph(
+        graph, "valid", filter_splits=SPLITS_KNOWN["valid"], sample=train.valid_queries, seed=train.seed
+    )
     trainings = {variant.name: one for variant in VARIANTS if (one := study.training(variant)) is not None}
     begun = [variant for variant in VARIANTS if variant.name in trainings and trainings[variant.name].step]
     histories = {variant.name: read_history(study.run_folder(variant)) for variant in begun}
     return Result(study.about(), trainings, histories, rows, rank_by_frequency(graph, watched).metrics())
 
 
-def _rows(study: Ablation, done: list[Variant], asked: Asked, progress: Progress | None) -> list[Row]:
+def _rows(study: Ablation, done: list[Variant], query_set: QuerySet, progress: Progress | None) -> list[Row]:
     rows: list[Row] = []
     full: dict[str, Score] = {}
     for variant in done:
 
-        def tell(now: int, total: int, what: str = f"{variant.name} on {asked.split}") -> None:
+        def tell(now: int, total: int, what: str = f"{variant.name} on {query_set.split}") -> None:
             if progress:
                 progress(what, now, total)
 
-        scores = scores_of(study.run_folder(variant), asked, tell)
+        scores = scores_of(study.run_folder(variant), query_set, tell)
         for aggregate, score in scores.items():
             if variant is FULL:
                 full[aggregate] = score
             behind = _difference(score, full[aggregate]) if variant is not FULL and full else None
-            rows.append(Row(variant.name, asked.split, score.metrics, behind))
-    return [*rows, Row(FREQUENCY, asked.split, rank_by_frequency(study.graph, asked).metrics(), None)]
+            rows.append(Row(variant.name, query_set.split, score.metrics, behind))
+    return [*rows, Row(FREQUENCY, query_set.split, rank_by_frequency(study.graph, query_set).metrics(), None)]
 
 
 def _difference(score: Score, full: Score) -> tuple[float, float, float]:

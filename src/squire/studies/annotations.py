@@ -46,7 +46,7 @@ class Figures:
     reasonable_interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, scores: Iterable[float]) -> Figures:
+    def from_judgements(cls, scores: Iterable[float]) -> Figures:
         given = np.array(list(scores), np.float64)
         if not len(given):
             return cls(0, 0.0, None, 0.0, None)
@@ -113,9 +113,9 @@ class Annotations:
             f"{self.signature}|annotator:{self.annotator}",
             len(self.scores),
             len(self.to_judge),
-            Figures.of([*self.scores.values(), *unreached]),
-            Figures.of(self.scores.values()),
-            {grade: Figures.of(scores) for grade, scores in by_grade.items() if scores},
+            Figures.from_judgements([*self.scores.values(), *unreached]),
+            Figures.from_judgements(self.scores.values()),
+            {grade: Figures.from_judgements(scores) for grade, scores in by_grade.items() if scores},
         )
 
     def export(self) -> Path:

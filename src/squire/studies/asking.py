@@ -11,12 +11,12 @@ import numpy as np
 
 from squire.core.checkpoint import fingerprint
 from squire.evaluation.paths import paths_signature, ranks_of
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Ids
 from squire.reasoning.reasoner import Reasoner
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Decoding, Ranked, decode
-from squire.search.trained import Run, load_settings
+from squire.search.decoding import DecodingOptions, PathRanking, decode
+from squire.search.trained import TrainedModel, load_settings
 from squire.studies.journal import Journal
 from squire.studies.questions import Question, drawn_signature
 
@@ -46,17 +46,20 @@ def draw_questions(
     Without new questions the model is not even loaded.
     """
     graph, recipe = load_settings(folder)
-    asked, how = Asked.of(graph, "test"), Decoding.of(recipe, EdgeConstraint.of(graph.train), beam=beam)
-    signature = paths_signature(asked, how, recipe.train.seed)
-    header = {"study": "questions", "model": fingerprint(folder), "draw": seed, "of": len(asked.queries)}
+    query_set, decoding = (
+        QuerySet.from_graph(graph, "test"),
+        DecodingOptions.from_recipe(recipe, EdgeConstraint.from_adjacency(graph.train), beam=beam),
+    )
+    signature = paths_signature(query_set, decoding, recipe.train.seed)
+    header = {"study": "questions", "model": fingerprint(folder), "draw": seed, "of": len(query_set.queries)}
     # An upgrade of squire changes the signature, which must not keep people from judging what they have begun.
-    journal = Journal(file, {**header, "beam": how.beam}, {"signature": str(signature)})
+    journal = Journal(file, {**header, "beam": decoding.beam}, {"signature": str(signature)})
     questions = [Question.from_dict(entry) for entry in journal.entries]
     found = Counter(map(kind, questions))
-    queries = np.random.default_rng(seed).permutation(asked.queries)
+    queries = np.random.default_rng(seed).permutation(query_set.queries)
     if not need <= found and len(questions) < len(queries):
-        reasoner = Reasoner(Run.load(folder))
-        for question in _ask(reasoner, asked, queries[len(questions) :], how):
+        reasoner = Reasoner(TrainedModel.load(folder))
+        for question in _ask(reasoner, query_set, queries[len(questions) :], decoding):
             journal.append(question.as_dict())
             questions.append(question)
             found[kind(question)] += 1
@@ -67,18 +70,18 @@ def draw_questions(
     return Drawn(questions, drawn_signature(journal.header, len(questions)))
 
 
-def _ask(reasoner: Reasoner, asked: Asked, queries: Ids, how: Decoding) -> Iterator[Question]:
+def _ask(reasoner: Reasoner, query_set: QuerySet, queries: Ids, decoding: DecodingOptions) -> Iterator[Question]:
     done = 0
-    for block in decode(reasoner.run.steps, queries[:, :2], how):
+    for block in decode(reasoner.run.decoder, queries[:, :2], decoding):
         own = queries[done : done + len(block)]
-        for number, rank in enumerate(ranks_of(block, own, asked.known)):
+        for number, rank in enumerate(ranks_of(block, own, query_set.filter)):
             yield _question(reasoner, block, number, own[number].tolist(), rank)
         done += len(block)
 
 
-def _question(reasoner: Reasoner, block: Ranked, number: int, query: list[int], rank: float) -> Question:
+def _question(reasoner: Reasoner, block: PathRanking, number: int, query: list[int], rank: float) -> Question:
     head, relation, tail = query
-    names, path = reasoner.names, block.best_path_to(number, tail)
+    labels, path = reasoner.labels, block.best_path_to(number, tail)
     evidence = None if path is None else reasoner.evidence((head, relation), block, slice(path, path + 1))[0]
-    ends = names.shorten(names.entities[head]), names.shorten(names.entities[tail])
-    return Question(ends[0], names.shorten(names.relations[relation]), ends[1], rank, evidence)
+    ends = labels.entity(head), labels.entity(tail)
+    return Question(ends[0], labels.relation(relation), ends[1], rank, evidence)

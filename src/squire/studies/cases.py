@@ -25,7 +25,7 @@ class Cases:
     examples: dict[str, list[Question]]
 
     @classmethod
-    def of(cls, questions: Sequence[Question], n: int, signature: str) -> Cases:
+    def from_questions(cls, questions: Sequence[Question], n: int, signature: str) -> Cases:
         by_kind: defaultdict[str, list[Question]] = defaultdict(list)
         for question in questions:
             by_kind[kind(question)].append(question)

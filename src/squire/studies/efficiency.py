@@ -25,13 +25,13 @@ from squire.core.run_files import LAST, RECIPE, TRIES
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.metrics import Metrics
 from squire.evaluation.paths import paths_signature, ranks_of
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.graph.statistics import Stats
 from squire.model.recipe import Recipe, load_recipe
 from squire.paths.tries import Tries
-from squire.search.decoding import Decoding, decode
-from squire.search.trained import Run, load_settings, save_settings
+from squire.search.decoding import DecodingOptions, decode
+from squire.search.trained import TrainedModel, load_settings, save_settings
 from squire.studies.costs import Clock, Seconds, machine, peak_mb
 from squire.studies.journal import Journal
 from squire.studies.planted import SMALLEST, planted_graph
@@ -115,7 +115,7 @@ class Case:
             tries = plant(paths, self.folder)
         weight = int(paths.weight.sum(dtype="int64"))
         counts = {"rules": 0 if rules is None else len(rules.rule) // 2, "paths": weight, "nodes": tries.num_nodes}
-        self._note("prepared", graph=Stats.of(graph).as_dict(), **_as_dicts(clock.seconds), **counts)
+        self._note("prepared", graph=Stats.from_graph(graph).as_dict(), **_as_dicts(clock.seconds), **counts)
         return tries
 
     def _train(self, trainer: Trainer, stage: Stage) -> None:
@@ -154,22 +154,26 @@ class Case:
         """Questions of valid to the model as it is, and to the tails' frequency. Test is left alone."""
         if self.done:
             return
-        run = Run.load(self.folder)
+        run = TrainedModel.load(self.folder)
         if not len(run.graph.valid):
             self._note("asked", queries=0, **_as_dicts({QUESTION: None}), rows=[])
             return
         count, seed = self._journal.header["questions"], run.recipe.train.seed
-        asked = Asked.of(run.graph, "valid", known_in=("train", "valid"), sample=count, seed=seed)
-        how = Decoding.of(run.recipe, run.known)
+        query_set = QuerySet.from_graph(
+            run.graph, "valid", filter_splits=("train", "valid"), sample=count, seed=seed
+        )
+        decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges)
         done, began = len(self._ranks()), Seconds.now()
-        for block in decode(run.steps, asked.queries[done:, :2], how):
-            ranks = ranks_of(block, asked.queries[done : done + len(block)], asked.known)
+        for block in decode(run.decoder, query_set.queries[done:, :2], decoding):
+            ranks = ranks_of(block, query_set.queries[done : done + len(block)], query_set.filter)
             took = Seconds.now() - began
             self._note("block", ranks=ranks, seconds=took.wall, cpu_seconds=took.cpu)
             done, began = done + len(block), Seconds.now()
-            stage("asking", done, len(asked.queries))
-        ours = Metrics.of(np.array(self._ranks()), paths_signature(asked, how, seed), intervals=True)
-        rows = [ours.as_dict(), rank_by_frequency(run.graph, asked).metrics().as_dict()]
+            stage("asking", done, len(query_set.queries))
+        ours = Metrics.from_ranks(
+            np.array(self._ranks()), paths_signature(query_set, decoding, seed), intervals=True
+        )
+        rows = [ours.as_dict(), rank_by_frequency(run.graph, query_set).metrics().as_dict()]
         took = Seconds(self._sum("block", "seconds"), self._sum("block", "cpu_seconds")) * (1 / done)
         self._note("asked", queries=done, **_as_dicts({QUESTION: took}), rows=rows)
 

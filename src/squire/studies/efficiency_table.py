@@ -43,7 +43,7 @@ class Row:
     threads: int
 
     @classmethod
-    def of(cls, kind: str, recipe: str, case: Case) -> Row:
+    def from_measurements(cls, kind: str, recipe: str, case: Case) -> Row:
         """Of a case that is done."""
         prepared, trained, asked = (case.noted(phase) or {} for phase in ("prepared", "trained", "asked"))
         graph, steps = prepared["graph"], trained["steps_per_epoch"]

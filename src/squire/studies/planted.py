@@ -14,7 +14,7 @@ import pyarrow as pa
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 
 FACTS_PER_ENTITY = 10
 RELATIONS = 100  # of chance, and of bodies
@@ -54,8 +54,10 @@ def planted_graph(edges: int, seed: int = 0) -> Graph:
         "train": np.concatenate([chance, bodies, heads[order[2 * count :]]]),
     }
     relations = RELATIONS + len(LENGTHS) * RULES_PER_LENGTH
-    names = Names(Labels(_numbered("e", entities), "entity"), Labels(_numbered("r", relations), "relation"))
-    return Graph.build(f"synthetic-{edges}", names, splits)
+    labels = Labels(
+        LabelIndex(_numbered("e", entities), "entity"), LabelIndex(_numbered("r", relations), "relation")
+    )
+    return Graph.build(f"synthetic-{edges}", labels, splits)
 
 
 def _instances(rng: np.random.Generator, edges: int, entities: int) -> tuple[Ids, Ids]:
@@ -78,6 +80,6 @@ def _facts(heads: Ids, relation: int, tails: Ids) -> Ids:
 
 
 def _numbered(letter: str, count: int) -> pa.Array:
-    """Labels that sort as their numbers do, so that these are their ids."""
+    """LabelIndex that sort as their numbers do, so that these are their ids."""
     digits = len(str(count))
     return pa.array([f"{letter}{number:0{digits}}" for number in range(count)], pa.large_string())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.labels import Labels, Names
+from squire.graph.labels import LabelIndex, Labels
 
 
 def grown_sample(graph: Graph, share: float, seed: int = 0) -> Graph:
@@ -63,12 +63,12 @@ def _restricted(graph: Graph, kept: npt.NDArray[np.bool_], name: str) -> Graph:
         heads, edges, tails = graph.triples(split).T
         triples = np.stack([new_entity[heads], new_relation[edges], new_entity[tails]], axis=1)
         splits[split] = triples[(triples >= 0).all(axis=1)]
-    names = Names(
-        Labels(graph.names.entities.array.take(entities), "entity"),
-        Labels(graph.names.relations.array.take(relations), "relation"),
-        graph.names.prefixes,
+    labels = Labels(
+        LabelIndex(graph.labels.entities.array.take(entities), "entity"),
+        LabelIndex(graph.labels.relations.array.take(relations), "relation"),
+        graph.labels.prefixes,
     )
-    return Graph.build(name, names, splits)
+    return Graph.build(name, labels, splits)
 
 
 def _renumbered(ids: Ids, size: int) -> Ids:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from squire.core.checkpoint import fingerprint
 from squire.evaluation.metrics import Metrics
 from squire.evaluation.paths import paths_signature, ranks_of
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Ids
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Aggregate, Decoding, Ranked, decode, within
-from squire.search.trained import Run, load_settings
+from squire.search.decoding import Aggregate, DecodingOptions, PathRanking, decode, within
+from squire.search.trained import TrainedModel, load_settings
 from squire.studies.journal import Journal
 
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
@@ -33,36 +33,36 @@ class Score:
     metrics: Metrics
 
 
-def scores_of(folder: Path, asked: Asked, progress: Progress | None = None) -> dict[Aggregate, Score]:
+def scores_of(folder: Path, query_set: QuerySet, progress: Progress | None = None) -> dict[Aggregate, Score]:
     """What the best model of a run folder makes of these questions. What is noted is not asked again.
 
     Each model has a file of its own, so that a run that was trained further is asked anew.
     """
     graph, recipe = load_settings(folder)
-    how = Decoding.of(recipe, EdgeConstraint.of(graph.train))
-    ways = {aggregate: replace(how, aggregate=aggregate) for aggregate in AGGREGATES}
-    signatures = {name: paths_signature(asked, way, recipe.train.seed) for name, way in ways.items()}
+    decoding = DecodingOptions.from_recipe(recipe, EdgeConstraint.from_adjacency(graph.train))
+    ways = {aggregate: replace(decoding, aggregate=aggregate) for aggregate in AGGREGATES}
+    signatures = {name: paths_signature(query_set, way, recipe.train.seed) for name, way in ways.items()}
     model = fingerprint(folder)
     about = {str(name): str(signature) for name, signature in signatures.items()}
-    file = folder / f"ranks-{asked.split}-{len(asked.queries)}-{model}.jsonl"
+    file = folder / f"ranks-{query_set.split}-{len(query_set.queries)}-{model}.jsonl"
     journal = Journal(file, {"study": "scores", "model": model, **about})
     done = sum(len(entry[AGGREGATES[0]]) for entry in journal.entries)
-    if done < len(asked.queries):
-        steps = Run.load(folder).steps
-        for block in decode(steps, asked.queries[done:, :2], how):
-            queries = asked.queries[done : done + len(block)]
-            journal.append({name: _ranks(block, queries, asked, way) for name, way in ways.items()})
+    if done < len(query_set.queries):
+        steps = TrainedModel.load(folder).decoder
+        for block in decode(steps, query_set.queries[done:, :2], decoding):
+            queries = query_set.queries[done : done + len(block)]
+            journal.append({name: _ranks(block, queries, query_set, way) for name, way in ways.items()})
             done += len(block)
             if progress:
-                progress(done, len(asked.queries))
+                progress(done, len(query_set.queries))
     found = {}
     for name, signature in signatures.items():
         ranks = np.array([rank for entry in journal.entries for rank in entry[name]], np.float64)
-        found[name] = Score(ranks, Metrics.of(ranks, signature, intervals=True))
+        found[name] = Score(ranks, Metrics.from_ranks(ranks, signature, intervals=True))
     return found
 
 
-def _ranks(block: Ranked, queries: Ids, asked: Asked, how: Decoding) -> list[float]:
+def _ranks(block: PathRanking, queries: Ids, query_set: QuerySet, decoding: DecodingOptions) -> list[float]:
     """By the aggregation of `how`, whichever the block is ranked by."""
     every = np.ones(len(block.trail), bool)
-    return ranks_of(within(block, every, queries[:, 1].astype(np.int64), how), queries, asked.known)
+    return ranks_of(within(block, every, queries[:, 1].astype(np.int64), decoding), queries, query_set.filter)

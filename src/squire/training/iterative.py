@@ -26,7 +26,7 @@ from squire.core.team import Team
 from squire.errors import DataError
 from squire.graph.adjacency import Ids, Offsets
 from squire.graph.graph import Graph
-from squire.model.decoder import ModelSteps
+from squire.model.decoder import TransformerDecoder
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.paths import NONE, Paths
@@ -48,7 +48,7 @@ class Facts:
     offsets: Offsets  # (query + 1): the facts of a query are offsets[query]:offsets[query + 1]
 
     @classmethod
-    def of(cls, graph: Graph) -> Facts:
+    def from_graph(cls, graph: Graph) -> Facts:
         edges = graph.train  # every edge is a fact or its inverse, and they are sorted
         triples = np.stack([edges.heads, edges.relations, edges.tails], axis=1).astype(np.int32)
         is_first = np.ones(len(triples), bool)
@@ -87,7 +87,7 @@ class Gathering:
         """
         if self.team.any(tries_file(self.run, self.iteration).exists()):
             return True
-        facts = Facts.of(self.graph)
+        facts = Facts.from_graph(self.graph)
         blocks = facts.blocks()
         model.eval()
         for done in range(0, len(blocks), self.team.size):
@@ -127,7 +127,7 @@ class Gathering:
         offsets = facts.offsets[first : last + 1] - facts.offsets[first]
         rng = np.random.default_rng(self._seeds(first))
         uniform = rng.random((offsets[-1], train.iterate_paths))
-        steps, device = ModelSteps(model), model.embedding.weight.device
+        steps, device = TransformerDecoder(model), model.embedding.weight.device
         drawn = np.full((*uniform.shape, 2 * hops), NONE, np.int32)
         at_once = max(1, HYPOTHESES_AT_ONCE // train.iterate_beam)
         for low in range(0, last - first, at_once):

@@ -35,8 +35,8 @@ def find_rules(
     """The rules that paths should follow, if any; all of them go into the run folder."""
     if not recipe.paths.rules:
         return None
-    rules = read_rules(rules_file, graph.names).rules if rules_file else _mine(graph, stage)
-    write_rules(rules, graph.names, folder / RULES)
+    rules = read_rules(rules_file, graph.labels).rules if rules_file else _mine(graph, stage)
+    write_rules(rules, graph.labels, folder / RULES)
     return _walked(rules, recipe)
 
 
@@ -63,11 +63,11 @@ def plant(paths: Paths, folder: Path) -> Tries:
 
 def rules_of(graph: Graph, recipe: Recipe, folder: Path) -> ClosedIndex | None:
     """The rules that the paths of a prepared run follow, if any."""
-    return _walked(read_rules(folder / RULES, graph.names).rules, recipe) if recipe.paths.rules else None
+    return _walked(read_rules(folder / RULES, graph.labels).rules, recipe) if recipe.paths.rules else None
 
 
 def _walked(rules: Rules, recipe: Recipe) -> ClosedIndex:
-    return ClosedIndex.of(rules.take(rules.confidence >= recipe.paths.min_confidence))
+    return ClosedIndex.from_rules(rules.take(rules.confidence >= recipe.paths.min_confidence))
 
 
 def _mine(graph: Graph, stage: Stage) -> Rules:

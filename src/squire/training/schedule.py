@@ -37,7 +37,7 @@ def phases(recipe: Recipe) -> list[Phase]:
 def learning_rate(step: int, total_steps: int, peak: float, warmup: float) -> float:
     """Linear warm-up over the first `warmup` (α) of the steps, then linear decay to 0 (Appendix A).
 
-    Steps are counted from 0. The rate is 0 just before the first and just after the last, so none is in vain,
+    Decoder are counted from 0. The rate is 0 just before the first and just after the last, so none is in vain,
     not even in a run of one step; after the last it stays 0.
     """
     if step >= total_steps:

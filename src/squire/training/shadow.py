@@ -22,7 +22,7 @@ from squire.graph.graph import Graph
 from squire.model.recipe import Recipe
 from squire.ranking.features import MakeScorers, Scorer
 from squire.ranking.path_features import PathScorer
-from squire.search.trained import Run
+from squire.search.trained import TrainedModel
 from squire.training.preparation import Stage, prepare
 from squire.training.trainer import Moment, Trainer
 
@@ -30,7 +30,7 @@ SHADOWS = "shadows"
 DIGITS = 12
 
 
-def shadow_scorers(run: Run, stage: Stage) -> MakeScorers:
+def shadow_scorers(run: TrainedModel, stage: Stage) -> MakeScorers:
     """The run's model for its own graph, and for any part of it a model trained on that part alone."""
 
     def make(adjacency: Adjacency) -> Sequence[Scorer]:
@@ -40,7 +40,7 @@ def shadow_scorers(run: Run, stage: Stage) -> MakeScorers:
         recipe = replace(run.recipe, train=replace(run.recipe.train, iterate=False))
         folder = run.folder / SHADOWS / _name(adjacency)
         _train(part, recipe, folder, stage)
-        return [PathScorer(Run.load(folder, run.device))]
+        return [PathScorer(TrainedModel.load(folder, run.device))]
 
     return make
 

@@ -34,16 +34,16 @@ from squire.core.team import ALONE, Team
 from squire.core.version import __version__
 from squire.errors import TrainingError
 from squire.evaluation.paths import rank_by_paths
-from squire.evaluation.queries import Asked
+from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.batches import Batch, Batches, Masking
-from squire.model.decoder import ModelSteps
+from squire.model.decoder import TransformerDecoder
 from squire.model.negative_sampling import Negatives
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Decoding
+from squire.search.decoding import DecodingOptions
 from squire.search.trained import new_model
 from squire.training.iterative import Gathering
 from squire.training.preparation import Stage
@@ -105,7 +105,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
-        self._negatives = Negatives.of(graph.train, train.sampled_entities)
+        self._negatives = Negatives.from_adjacency(graph.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
         self.interrupted = False  # by Ctrl-C, not by a time limit: whoever trains several runs in a row should end
@@ -261,10 +261,14 @@ class Trainer:
         train = self.recipe.train
         # Not even as a filter may test have a say in what is kept.
         seen = ("train", "valid")
-        known = EdgeConstraint.of(self.graph.train, self.team.device)
-        asked = Asked.of(self.graph, "valid", known_in=seen, sample=train.valid_queries, seed=train.seed)
-        how = Decoding.of(self.recipe, known, beam=min(train.valid_beam, self.recipe.decode.beam))
-        ranking = rank_by_paths(ModelSteps(self.model), self.graph, asked, how, train.seed)
+        known = EdgeConstraint.from_adjacency(self.graph.train, self.team.device)
+        query_set = QuerySet.from_graph(
+            self.graph, "valid", filter_splits=seen, sample=train.valid_queries, seed=train.seed
+        )
+        decoding = DecodingOptions.from_recipe(
+            self.recipe, known, beam=min(train.valid_beam, self.recipe.decode.beam)
+        )
+        ranking = rank_by_paths(TransformerDecoder(self.model), self.graph, query_set, decoding, train.seed)
         metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
         self._log({"valid": metrics.as_dict()})
@@ -279,7 +283,7 @@ class Trainer:
             file.write(json.dumps(line) + "\n")
 
     def _forget_metrics_after(self, step: int) -> None:
-        """Steps that will be done again leave no trace of the first time."""
+        """Decoder that will be done again leave no trace of the first time."""
         file = self.folder / METRICS
         if file.exists():
             lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]

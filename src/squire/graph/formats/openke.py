@@ -71,7 +71,7 @@ def _is_id(field: str, size: int) -> bool:
 
 
 def _labels_by_id(path: Path, report: Report) -> list[str]:
-    """Labels in the order of their ids, from lines of `label id`."""
+    """LabelIndex in the order of their ids, from lines of `label id`."""
     labels: dict[int, str] = {}
     id_of: dict[str, int] = {}
     before = report.errors

@@ -1,6 +1,6 @@
 """RDF in and out, by pyoxigraph. A label is an IRI, `_:name` (blank node), or a literal as N-Triples writes it.
 
-Labels that are none of these (a TSV's `New York`) become IRIs of a namespace of our own when written, and
+LabelIndex that are none of these (a TSV's `New York`) become IRIs of a namespace of our own when written, and
 themselves again when read.
 """
 
