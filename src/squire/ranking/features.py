@@ -1,7 +1,7 @@
 """Candidate answers of a query, and what every source of evidence says of each: arrays, in the order of the table.
 
-`CandidateFeatures` depends on one graph and one rule set and never sees the right answers. Scores of trained models
-are further columns, given by a `Scorer`.
+`CandidateFeatures` depends on one graph and one rule set and never sees the right answers. Scores of trained
+models are further columns, given by a `Scorer`.
 """
 
 from __future__ import annotations

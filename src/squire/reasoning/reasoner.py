@@ -170,8 +170,8 @@ class Reasoner:
         run, constraint = self.run, decoding.constraint.name if decoding.constraint else ""
         return Origin(
             str(run.folder), run.step, self.graph.name,
-            decoding.beam, decoding.hops, decoding.aggregate, decoding.prune, decoding.known_share, decoding.edge_ends,
-            constraint, __version__,
+            decoding.beam, decoding.hops, decoding.aggregate, decoding.prune, decoding.known_share,
+            decoding.edge_ends, constraint, __version__,
             "fused" if self._fusion(ranking) else "paths",
         )  # fmt: skip
 
