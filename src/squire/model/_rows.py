@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from squire.core.compile import kernel
 from squire.graph.adjacency import Ids, Offsets
 
 Array = Any
@@ -24,7 +24,7 @@ class Pieces(NamedTuple):
     is_new: Array  # (token): is this where the node is a target?
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def path_weights(parent: Array, depth: Array, offsets: Array, end: Array) -> tuple[Array, Array]:
     """For each node the weight of the paths through it and of those that end at it, each over its |τ| (Eq. 4).
 
@@ -46,7 +46,7 @@ def cut_pieces(parent: Ids, depth: Array, offsets: Offsets, room: int) -> Pieces
     return Pieces(*_cut_pieces(parent, depth, offsets, room))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cut_pieces(
     parent: Array, depth: Array, offsets: Array, room: int
 ) -> tuple[Array, Array, Array, Array, Array]:
@@ -89,7 +89,7 @@ def _cut_pieces(
     return query_of[:piece], starts[: piece + 1], node_of[:token], parent_of[:token], is_new[:token]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack_pieces(sizes: Array, order: Array, room: int) -> tuple[Array, int]:
     """Lay pieces into rows, each into the fullest open row that takes it. Gives each piece's row, and how many."""
     row_of = np.empty(len(sizes), np.int64)
@@ -111,7 +111,7 @@ def pack_pieces(sizes: Array, order: Array, room: int) -> tuple[Array, int]:
     return row_of, rows
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_rows(
     members: Array,  # (piece): the pieces of these rows
     rows: Array,  # (piece): their rows

@@ -10,22 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from squire.core.compile import inner_kernel, kernel
 from squire.graph.adjacency import Ids, Offsets
-from squire.paths._index import PathIndex
 from squire.paths._lookups import (
     ALL,
     HEAVY,
     NONE,
     PROBES,
     Drawn,
+    PathIndex,
     Task,
     Work,
     add_ways,
     below,
-    compiled,
     forget_ways,
     holds,
-    inner,
     opposite,
     other_of,
     pivot_of,
@@ -55,7 +54,7 @@ class Walk(NamedTuple):
     lazy: bool  # count at the other end what is common to both, instead of spreading from the pivot
 
 
-@inner
+@inner_kernel
 def common(values: Ids, low: int, high: int, other_low: int, other_high: int) -> int:
     """How many values two sorted slices share."""
     if other_high - other_low < high - low:
@@ -69,7 +68,7 @@ def common(values: Ids, low: int, high: int, other_low: int, other_high: int) ->
     return count
 
 
-@inner
+@inner_kernel
 def is_lazy(index: PathIndex, rule: Walk, ends: Offsets) -> bool:
     """Is it less work to intersect first steps at the other ends than to spread all of them?  ends: (row, 2)"""
     first_steps = rule.high - rule.low
@@ -84,7 +83,7 @@ def is_lazy(index: PathIndex, rule: Walk, ends: Offsets) -> bool:
     return True
 
 
-@inner
+@inner_kernel
 def spread_rule(index: PathIndex, work: Work, rule: Walk, asked: int) -> None:
     """Count the walks along the rule, all but its last step, for where they end."""
     for i in range(rule.low, rule.high if rule.length == 3 else rule.low + 1):
@@ -98,7 +97,7 @@ def spread_rule(index: PathIndex, work: Work, rule: Walk, asked: int) -> None:
             add_ways(work, index.run_tails[j], 1)
 
 
-@inner
+@inner_kernel
 def first_step_of_rule(index: PathIndex, work: Work, rule: Walk, ordinal: int, ways: int) -> int:
     """As `first_step`: the a between the pivot and nodes[2] with this ordinal, or any as likely."""
     low, high = rule.low, rule.high
@@ -119,7 +118,7 @@ def first_step_of_rule(index: PathIndex, work: Work, rule: Walk, ordinal: int, w
     return NONE
 
 
-@inner
+@inner_kernel
 def scan_rule(index: PathIndex, work: Work, rule: Walk, low: int, high: int, ordinal: int) -> int:
     """Count the groundings whose last step is from run_tails[low:high] to t, or put one in `nodes`."""
     total = 0
@@ -148,7 +147,7 @@ def scan_rule(index: PathIndex, work: Work, rule: Walk, low: int, high: int, ord
     return int(total)
 
 
-@inner
+@inner_kernel
 def write_rule(task: Task, row: int, entry: int, body: Ids, length: int, work: Work, out: Drawn) -> None:
     place = out.filled[row]
     for hop in range(length):
@@ -159,7 +158,7 @@ def write_rule(task: Task, row: int, entry: int, body: Ids, length: int, work: W
     out.filled[row] += 1
 
 
-@inner
+@inner_kernel
 def ground_edge(
     index: PathIndex,
     task: Task,
@@ -177,7 +176,7 @@ def ground_edge(
             write_rule(task, row, entry, body, 1, work, out)
 
 
-@inner
+@inner_kernel
 def ground_walk(
     index: PathIndex,
     task: Task,
@@ -211,7 +210,7 @@ def ground_walk(
     forget_ways(work)
 
 
-@inner
+@inner_kernel
 def ground_rows(
     index: PathIndex,
     bodies: Bodies,
@@ -251,7 +250,7 @@ def ground_rows(
             return
 
 
-@compiled
+@kernel
 def ground(
     index: PathIndex, bodies: Bodies, task: Task, first: int, last: int, work: Work, out: Drawn, key: np.uint64
 ) -> None:

@@ -1,24 +1,19 @@
 """What the compiled path search is made of: the random stream, look-ups, and the memory they share.
 
-Arrays in, arrays out; all checks are made by `sample`. numba's cache notices a change only in the file of the
-function that is called from Python, so after editing this one remove `__pycache__`.
+Arrays in, arrays out; `sampling` makes all checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from squire.graph.adjacency import Ids, Offsets
-from squire.paths._index import PathIndex
+from squire.core.compile import inner_kernel
+from squire.graph.adjacency import Adjacency, Ids, Offsets
 
 Numbers = npt.NDArray[np.uint64]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 NONE = -1
 ALL = 2**63 - 1  # an ordinal that no scan reaches: count only
@@ -31,19 +26,49 @@ MIX_2 = np.uint64(0x94D049BB133111EB)
 S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """To machine code that is kept between runs and lets other threads run meanwhile."""
-    return cast("Callable[P, R]", njit(cache=True, nogil=True)(function))
+class PathIndex(NamedTuple):
+    """Two sorted views of the edges. Every edge has its inverse twin, so both views work from either end."""
+
+    num_relations: int  # of the graph, without inverses
+    offsets: Offsets  # (entity + 1): the pairs of x are offsets[x]:offsets[x + 1]
+    tails: Ids  # (pair): the distinct neighbours of each entity, sorted
+    starts: Offsets  # (pair + 1): the edges of a pair are starts[pair]:starts[pair + 1] of `relations`
+    relations: Ids  # (edge): sorted by head, tail, relation
+    run_offsets: Offsets  # (entity + 1): the runs of x are run_offsets[x]:run_offsets[x + 1]
+    run_relations: Ids  # (run): the distinct relations that leave each entity, sorted
+    run_starts: Offsets  # (run + 1): the tails of a run are run_starts[run]:run_starts[run + 1] of `run_tails`
+    run_tails: Ids  # (edge): sorted by head, relation, tail
+
+    @classmethod
+    def from_adjacency(cls, adjacency: Adjacency) -> PathIndex:
+        keep = adjacency.heads != adjacency.tails
+        heads, relations, tails = (
+            column[keep] for column in (adjacency.heads, adjacency.relations, adjacency.tails)
+        )
+        order = np.argsort(heads.astype(np.int64) * adjacency.num_entities + tails, kind="stable")
+        by_tail = _groups(heads[order], tails[order], adjacency.num_entities)
+        by_relation = _groups(heads, relations, adjacency.num_entities)
+        return cls(adjacency.num_relations, *by_tail, relations[order], *by_relation, tails)
+
+    @property
+    def degrees(self) -> Offsets:
+        """Distinct neighbours.  (entity)"""
+        return np.diff(self.offsets)
+
+    @property
+    def two_hop_degrees(self) -> Offsets:
+        """What it costs to look two hops far: the neighbours' neighbours, repeated.  (entity)"""
+        ends = np.concatenate([[0], np.cumsum(self.degrees[self.tails])])
+        return np.diff(ends[self.offsets])
 
 
-def inner(function: Callable[P, R]) -> Callable[P, R]:
-    """The same for what is called by compiled code only and allocates nothing.
-
-    Without numba's runtime no references are counted: the counts of shared arrays, in atomic instructions at
-    every call, took most of the time and grew with the threads.
-    """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-    return cast("Callable[P, R]", njit(**options)(function))
+def _groups(heads: Ids, values: Ids, num_entities: int) -> tuple[Offsets, Ids, Offsets]:
+    """Where each distinct (head, value) starts, of edges sorted by both, and how they divide among the heads."""
+    first = np.ones(len(heads), bool)
+    first[1:] = (heads[1:] != heads[:-1]) | (values[1:] != values[:-1])
+    starts = np.flatnonzero(first)
+    offsets = np.searchsorted(heads[starts], np.arange(num_entities + 1))
+    return offsets.astype(np.int64), values[starts], np.append(starts, len(heads)).astype(np.int64)
 
 
 class Task(NamedTuple):
@@ -87,7 +112,7 @@ class Work(NamedTuple):
 # ----------------------------------------------------------------------------------------------- randomness
 
 
-@inner
+@inner_kernel
 def mix(x: np.uint64) -> np.uint64:
     """The finaliser of splitmix64."""
     x = (x ^ (x >> S30)) * MIX_1
@@ -95,13 +120,13 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> S31)
 
 
-@inner
+@inner_kernel
 def reseed(state: Numbers, key: np.uint64, row: int, entry: int) -> None:
     """Each (key, row, entry) has its own stream, so threads and the order of work change nothing."""
     state[0] = mix(mix(key + np.uint64(row) * GOLDEN) + np.uint64(entry + 1) * GOLDEN)
 
 
-@inner
+@inner_kernel
 def below(state: Numbers, bound: int) -> int:
     """A uniform integer in [0, bound): what does not divide evenly is thrown away."""
     n = np.uint64(bound)
@@ -116,7 +141,7 @@ def below(state: Numbers, bound: int) -> int:
 # ------------------------------------------------------------------------------------------------- look-ups
 
 
-@inner
+@inner_kernel
 def position(values: Ids | Offsets, low: int, high: int, wanted: int) -> int:
     """The first place in sorted values[low:high] that is not less than `wanted`."""
     while low < high:
@@ -128,13 +153,13 @@ def position(values: Ids | Offsets, low: int, high: int, wanted: int) -> int:
     return low
 
 
-@inner
+@inner_kernel
 def holds(values: Ids, low: int, high: int, wanted: int) -> bool:
     at = position(values, low, high, wanted)
     return at < high and values[at] == wanted
 
 
-@inner
+@inner_kernel
 def edges_between(index: PathIndex, x: int, y: int) -> tuple[int, int]:
     """The bounds in `index.relations` of the edges x → y."""
     at = position(index.tails, index.offsets[x], index.offsets[x + 1], y)
@@ -143,13 +168,13 @@ def edges_between(index: PathIndex, x: int, y: int) -> tuple[int, int]:
     return 0, 0
 
 
-@inner
+@inner_kernel
 def multiplicity(index: PathIndex, x: int, y: int) -> int:
     low, high = edges_between(index, x, y)
     return high - low
 
 
-@inner
+@inner_kernel
 def run_of(index: PathIndex, x: int, relation: int) -> tuple[int, int]:
     """The bounds in `index.run_tails` of the tails of (x, relation)."""
     at = position(index.run_relations, index.run_offsets[x], index.run_offsets[x + 1], relation)
@@ -158,13 +183,13 @@ def run_of(index: PathIndex, x: int, relation: int) -> tuple[int, int]:
     return 0, 0
 
 
-@inner
+@inner_kernel
 def opposite(index: PathIndex, relation: int) -> int:
     n = index.num_relations
     return relation + n if relation < n else relation - n
 
 
-@inner
+@inner_kernel
 def among(few: Ids, x: int) -> bool:
     for i in range(len(few)):
         if few[i] == x:
@@ -172,17 +197,17 @@ def among(few: Ids, x: int) -> bool:
     return False
 
 
-@inner
+@inner_kernel
 def pivot_of(task: Task, row: int) -> int:
     return int(task.end[row] if task.flipped[row] else task.start[row])
 
 
-@inner
+@inner_kernel
 def other_of(task: Task, row: int) -> int:
     return int(task.start[row] if task.flipped[row] else task.end[row])
 
 
-@inner
+@inner_kernel
 def add_ways(work: Work, x: int, count: int) -> None:
     if work.ways[x] == 0:
         work.touched[work.sizes[0]] = x
@@ -190,7 +215,7 @@ def add_ways(work: Work, x: int, count: int) -> None:
     work.ways[x] += count
 
 
-@inner
+@inner_kernel
 def forget_ways(work: Work) -> None:
     for i in range(work.sizes[0]):
         work.ways[work.touched[i]] = 0

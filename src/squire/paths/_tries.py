@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.compile import kernel
 from squire.graph.adjacency import Ids, Offsets
-from squire.paths._lookups import compiled
 
 Depths = npt.NDArray[np.int8]
 
 
-@compiled
+@kernel
 def shared_tokens(relations: Ids, entities: Ids, one: int, other: int) -> int:
     """How many tokens two paths begin with in common."""
     hop = 0
@@ -25,7 +25,7 @@ def shared_tokens(relations: Ids, entities: Ids, one: int, other: int) -> int:
     return 2 * hop
 
 
-@compiled
+@kernel
 def sort_paths(
     relations: Ids,
     entities: Ids,
@@ -54,7 +54,7 @@ def sort_paths(
         sizes[query] = nodes
 
 
-@compiled
+@kernel
 def grow(
     relations: Ids,
     entities: Ids,
@@ -92,7 +92,7 @@ def grow(
             end[branch[2 * length[path] - 1]] += weight[path]
 
 
-@compiled
+@kernel
 def climb(
     token: Ids,
     parent: Ids,

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from squire.core.compile import inner_kernel, kernel
 from squire.graph.adjacency import Ids
-from squire.paths._index import PathIndex
 from squire.paths._lookups import (
     ALL,
     HEAVY,
     NONE,
     PROBES,
     Drawn,
+    PathIndex,
     Task,
     Work,
     add_ways,
     among,
     below,
-    compiled,
     edges_between,
     forget_ways,
     holds,
-    inner,
     multiplicity,
     opposite,
     other_of,
@@ -39,7 +38,7 @@ from squire.paths._lookups import (
 )
 
 
-@inner
+@inner_kernel
 def spread(index: PathIndex, work: Work, pivot: int, asked: int) -> None:
     """Count the walks pivot → a → b for every b, except over those a that are cheaper to look up."""
     for i in range(index.offsets[pivot], index.offsets[pivot + 1]):
@@ -53,14 +52,14 @@ def spread(index: PathIndex, work: Work, pivot: int, asked: int) -> None:
             add_ways(work, index.tails[j], work.near[a] * (index.starts[j + 1] - index.starts[j]))
 
 
-@inner
+@inner_kernel
 def add_ways_over(index: PathIndex, work: Work, a: int, sign: int) -> None:
     """Count the walks pivot → a → b once more (1) or no more (-1): a path to a may not pass through it."""
     for i in range(index.offsets[a], index.offsets[a + 1]):
         work.ways[index.tails[i]] += sign * work.near[a] * (index.starts[i + 1] - index.starts[i])
 
 
-@inner
+@inner_kernel
 def ways_to(index: PathIndex, work: Work, b: int, avoid: Ids) -> int:
     """The walks pivot → a → b, with no a to avoid."""
     total = work.ways[b]
@@ -74,7 +73,7 @@ def ways_to(index: PathIndex, work: Work, b: int, avoid: Ids) -> int:
     return int(total)
 
 
-@inner
+@inner_kernel
 def first_step(index: PathIndex, work: Work, b: int, ordinal: int, ways: int, most: int) -> int:
     """The a of the walk pivot → a → b with this ordinal, or of any as likely.
 
@@ -108,7 +107,7 @@ def first_step(index: PathIndex, work: Work, b: int, ordinal: int, ways: int, mo
     return NONE
 
 
-@inner
+@inner_kernel
 def scan_near(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int) -> int:
     """How many paths pivot → a → t there are; up to the one with this ordinal, which `nodes` then holds."""
     total = 0
@@ -122,7 +121,7 @@ def scan_near(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int) ->
     return int(total)
 
 
-@inner
+@inner_kernel
 def scan_ways(
     index: PathIndex, work: Work, c: int, t: int, avoid: Ids, ordinal: int, place: int, most: int
 ) -> int:
@@ -144,7 +143,7 @@ def scan_ways(
     return int(total)
 
 
-@inner
+@inner_kernel
 def scan_far(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int, most: int) -> int:
     """The same for pivot → a → b → c → t."""
     total = 0
@@ -165,7 +164,7 @@ def scan_far(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int, mos
     return int(total)
 
 
-@inner
+@inner_kernel
 def scan(
     index: PathIndex, work: Work, t: int, avoid: Ids, length: int, relation: int, ordinal: int, most: int
 ) -> int:
@@ -181,7 +180,7 @@ def scan(
     return scan_far(index, work, t, avoid, ordinal, most)
 
 
-@inner
+@inner_kernel
 def write(index: PathIndex, task: Task, row: int, length: int, work: Work, out: Drawn) -> None:
     """Give the path in `nodes` its relations, each edge of a pair as likely, and the next place of the row."""
     place = out.filled[row]
@@ -201,7 +200,7 @@ def write(index: PathIndex, task: Task, row: int, length: int, work: Work, out: 
     out.filled[row] += 1
 
 
-@inner
+@inner_kernel
 def fill_row(index: PathIndex, task: Task, row: int, work: Work, out: Drawn, key: np.uint64, most: int) -> None:
     """Fill the row's empty places: lengths that exist take turns in random order, uniform within a length."""
     reseed(work.state, key, row, NONE)
@@ -235,7 +234,7 @@ def fill_row(index: PathIndex, task: Task, row: int, work: Work, out: Drawn, key
         add_ways_over(index, work, t, 1)
 
 
-@compiled
+@kernel
 def fill(
     index: PathIndex,
     task: Task,
@@ -278,7 +277,7 @@ def fill(
             work.near[index.tails[i]] = 0
 
 
-@inner
+@inner_kernel
 def is_same(out: Drawn, row: int, one: int, other: int) -> bool:
     if out.length[row, one] != out.length[row, other]:
         return False
@@ -291,7 +290,7 @@ def is_same(out: Drawn, row: int, one: int, other: int) -> bool:
     return True
 
 
-@compiled
+@kernel
 def weigh(out: Drawn, weight: Ids) -> None:
     """Count a path that is drawn again in its row at its first place.  weight: (query, place)"""
     for row in range(len(out.filled)):

@@ -17,8 +17,7 @@ from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.paths._chunks import Progress, chunk_bounds, run_chunks
 from squire.paths._guided import Bodies, ground
-from squire.paths._index import PathIndex
-from squire.paths._lookups import Drawn, Task, Work
+from squire.paths._lookups import Drawn, PathIndex, Task, Work
 from squire.paths._uniform import fill, weigh
 from squire.paths.paths import EDGE, NONE, RANDOM, RULE, Paths
 from squire.rules.rules import ClosedIndex, mirrored

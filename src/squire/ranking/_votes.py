@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from squire.core.compile import kernel
 from squire.ranking._features import (
     Columns,
     Index,
@@ -31,7 +31,7 @@ from squire.rules._walks import span
 Array = Any  # numba infers the types
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def describe(
     queries: Array,  # (query, 2): head and edge relation, best sorted by relation
     index: Index,
@@ -86,7 +86,7 @@ def describe(
 # ------------------------------------------------------------------------------------------------- the relation
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _enter(r: int, index: Index, s: Scratch) -> None:
     first = index.tail_offsets[r]
     for i in range(first, index.tail_offsets[r + 1]):
@@ -100,14 +100,14 @@ def _enter(r: int, index: Index, s: Scratch) -> None:
     _normalise(s.words_profile)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _normalise(row: Array) -> None:
     norm = np.sqrt(np.sum(row * row))
     if norm > 0:
         row[:] /= norm
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leave(r: int, index: Index, s: Scratch) -> None:
     for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
         s.place[index.tail[i]] = 0
@@ -120,7 +120,7 @@ def _leave(r: int, index: Index, s: Scratch) -> None:
 # ---------------------------------------------------------------------------------------------------- the votes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _similar(h: int, index: Index, s: Scratch) -> int:
     """How alike those are to h that share a neighbour with it and have the relation. Gives their number."""
     num_relations = len(index.loops) // 2
@@ -143,7 +143,7 @@ def _similar(h: int, index: Index, s: Scratch) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, float, float]:
     """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
     similar = s.touched[0]
@@ -172,7 +172,7 @@ def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, 
     return num_voted, total, close_total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _vote_by_likeness(
     h: int, r: int, index: Index, profile: Profile, power: int, row: Array, votes: Array, touched: Array
 ) -> tuple[int, float]:
@@ -200,7 +200,7 @@ def _vote_by_likeness(
     return count, total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _walk(h: int, index: Index, s: Scratch) -> tuple[int, int]:
     """Where a random walk from h may be after one step and after two."""
     num_one, num_two = 0, 0
@@ -223,7 +223,7 @@ def _walk(h: int, index: Index, s: Scratch) -> tuple[int, int]:
     return num_one, num_two
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _chances(query: int, rule: Rule, s: Scratch) -> Array:
     """Noisy or of the rules of each of their answers; gives the answers."""
     for i in range(rule.offsets[query], rule.offsets[query + 1]):
@@ -234,7 +234,7 @@ def _chances(query: int, rule: Rule, s: Scratch) -> Array:
     return rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
     for i in range(num_voted):
         s.vote[s.touched[1, i]] = 0
@@ -252,7 +252,7 @@ def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: i
 # ----------------------------------------------------------------------------------------------- the candidates
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _list(
     h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: Index, sizes: Sizes, s: Scratch,
     count: int, out: Array,
@@ -284,7 +284,7 @@ def _list(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take(t: int, s: Scratch, count: int, out: Array) -> int:
     if s.taken[t]:
         return count
@@ -293,7 +293,7 @@ def _take(t: int, s: Scratch, count: int, out: Array) -> int:
     return count + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take_best(named: Array, number: int, score: Array, most: int, s: Scratch, count: int, out: Array) -> int:
     """The best that are not known.  named: (number), score: (entity)"""
     best = 0
@@ -305,7 +305,7 @@ def _take_best(named: Array, number: int, score: Array, most: int, s: Scratch, c
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_best(score: float, what: int, most: int, count: int, scores: Array, kept: Array) -> int:
     """Insert into a list of at most `most`, best first, ties by the smaller number. Gives its new length."""
     if count == most:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
+from squire.core.compile import kernel
 from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, span
 
 Array = Any
@@ -50,7 +49,7 @@ class Found(NamedTuple):
     trust: Array  # (entity, best)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_query(
     head: int,
     query: int,  # edge relation
@@ -72,7 +71,7 @@ def apply_query(
     return count, token
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_closed(
     head: int, query: int, closed: Closed, edges: Edges, scratch: Scratch, token: int, found: Found
 ) -> tuple[int, int]:
@@ -98,7 +97,7 @@ def _by_closed(
     return count, token
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _same_walk(closed: Closed, one: int, other: int) -> bool:
     """Do two bodies differ in their last hop only?"""
     if closed.length[one] != closed.length[other]:
@@ -109,7 +108,7 @@ def _same_walk(closed: Closed, one: int, other: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_constants(
     head: int,
     query: int,
@@ -142,7 +141,7 @@ def _by_constants(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_mirrors(
     head: int,
     query: int,
@@ -179,7 +178,7 @@ def _by_mirrors(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
     """Has `head` an edge of this relation to an entity that is neither itself nor `tail`?"""
     low, high = span(offsets, relations, head, relation)
@@ -189,7 +188,7 @@ def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relati
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _offer(answer: int, rule: int, trust: float, slot_of: Array, count: int, found: Found) -> int:
     """Note that a rule gives an answer: insert it among the answer's best, ties by the smaller rule number."""
     answers, top_rules, top_trust = found
@@ -214,7 +213,7 @@ def _offer(answer: int, rule: int, trust: float, slot_of: Array, count: int, fou
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ground(
     x: int, y: int, body: Array, length: int, offsets: Array, relations: Array, tails: Array, path: Array
 ) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from squire.core.compile import kernel
 from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, span
 
 Array = Any
@@ -54,7 +54,7 @@ class Scratch(NamedTuple):
 # ---------------------------------------------------------------------------- support: which bodies link X to Y
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_support(
     pairs: Array,  # (pair, 2): X and Y of triples of one relation
     length: int,
@@ -94,7 +94,7 @@ def count_support(
     return table.keys[found], table.counts[found]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _link_pair(
     x: int,
     y: int,
@@ -158,12 +158,12 @@ def _link_pair(
     return new
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def _turned(relation: int, num_relations: int) -> int:
     return relation + num_relations if relation < num_relations else relation - num_relations
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def _slot(keys: Array, key: Array) -> Array:
     """Where `key` is, or where it would go."""
     mask = len(keys) - 1
@@ -173,7 +173,7 @@ def _slot(keys: Array, key: Array) -> Array:
     return slot
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> int:
     """Count `key` once for this pair. Gives 1 if it is new in the table, else 0."""
     slot = _slot(keys, key)
@@ -184,12 +184,12 @@ def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> in
     return 1 if new else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _table(size: int) -> Table:
     return Table(np.full(size, np.int64(-1)), np.zeros(size, np.int32), np.zeros(size, np.int32))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _grown(table: Table) -> Table:
     """The same entries in twice the room."""
     grown = _table(2 * len(table.keys))
@@ -204,7 +204,7 @@ def _grown(table: Table) -> Table:
 # -------------------------------------------------------------------------------- body counts: where bodies lead
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_bodies(
     bodies: Array,  # (body, MAX_LENGTH): all of one length
     group_offsets: Array,  # (group + 1): bodies of one group are alike but for their last atom
@@ -238,7 +238,7 @@ def count_bodies(
     return totals, errors, alive, costs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_group(
     starts: Array,  # (start)
     pilot: int,
@@ -324,7 +324,7 @@ def _count_group(
 # ------------------------------------------------------------------------------------------ rules with constants
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_constants(
     targets: Array,  # (target): attributes (r, c) to predict
     minimum: int,  # support
@@ -392,7 +392,7 @@ def count_constants(
     return out[:size, 0], out[:size, 1], out[:size, 2], out[:size, 3]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _append(out: Array, size: int, target: int, body: int, count: int, support: int) -> tuple[Array, int]:
     if size == len(out):
         grown = np.empty((2 * size, 4), np.int64)

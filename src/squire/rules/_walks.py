@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
+from squire.core.compile import kernel
 
 Array = Any  # numba infers the types; the shapes stand at the arguments
 
@@ -29,7 +29,7 @@ class Starts(NamedTuple):
     offsets: Array  # (edge relation + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[int, int]:
     """The slice of edges of (head, relation)."""
     low, high = offsets[head], offsets[head + 1]
@@ -50,7 +50,7 @@ def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[in
     return first, low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
     """First position in low:high whose value is not below `value`."""
     while low < high:
@@ -62,14 +62,14 @@ def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_edge(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
     low, high = span(offsets, relations, head, relation)
     at = lower_bound(tails, low, high, tail)
     return at < high and tails[at] == tail
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reach(
     x: int,
     prefix: Array,  # (MAX_LENGTH): the body's relations; all but the last of them are walked
