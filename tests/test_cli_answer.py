@@ -40,8 +40,8 @@ def test_answers_come_with_their_scores_grades_and_paths() -> None:
         path = lines[lines.index(title) + 1]
         assert path.startswith("       cleo ")
         assert path.endswith(f" {answer.entity}")
-        assert path.count("──") == 2 * sum(edge.known for edge in answer.evidence.edges)
-        assert path.count("╌╌") == 2 * sum(not edge.known for edge in answer.evidence.edges)
+        assert path.count("──") == 2 * sum(edge.is_fact for edge in answer.evidence.edges)
+        assert path.count("╌╌") == 2 * sum(not edge.is_fact for edge in answer.evidence.edges)
         assert path.count("◀") == sum(edge.backwards for edge in answer.evidence.edges)
         assert path.count("◀") + path.count("▶") == len(answer.evidence.edges)
         for edge in answer.evidence.edges:

@@ -62,7 +62,8 @@ def test_the_figures_are_those_of_the_answers_one_by_one() -> None:
     known = graph.known("train", "valid", "test")
     expected = []
     for head, relation, tail in graph.test.tolist():
-        found = reasoner.answer(graph.labels.entities[head], graph.labels.relations[relation], k=999, known=True)
+        question = graph.labels.entities[head], graph.labels.relations[relation]
+        found = reasoner.answer(*question, k=999, include_known=True)
         scores = {graph.labels.entity_id(answer.entity): answer.score for answer in found}
         rivals = [
             scores.get(entity, -1.0)

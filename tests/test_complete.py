@@ -126,7 +126,7 @@ class Numbers:
 def test_memory_does_not_grow_with_the_questions(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edge = Edge("a", "r" * 1000, "b", backwards=False, known=True, probability=1.0)
+    edge = Edge("a", "r" * 1000, "b", backwards=False, is_fact=True, probability=1.0)
 
     def predict(_: Predictor, questions: Questions, first: int, end: int) -> Iterator[list[Prediction]]:
         for number in range(first, end):

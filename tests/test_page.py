@@ -44,7 +44,7 @@ def test_type_choose_from_completion_and_read_the_path(visit: Visit) -> None:
     for place, edge in enumerate(best["edges"]):
         said = steps.nth(place).inner_text()
         assert all(edge[part] in said for part in ("head", "relation", "tail"))
-        assert ("inferred" in said) != edge["known"]
+        assert ("inferred" in said) != edge["is_fact"]
     rule = best["rule"]
     expect(page.locator(".rule")).to_contain_text(f"{rule['support']} facts of the graph follow")
 
@@ -57,7 +57,7 @@ def test_the_drawing_has_every_path_with_shared_nodes_once(visit: Visit) -> None
     names = {edge[end] for edge in edges for end in ("head", "tail")}
     drawn = visit.page.locator("#drawing .node title").all_text_contents()
     assert sorted(drawn) == sorted(names)
-    facts = {(edge["head"], edge["relation"], edge["tail"], edge["known"]) for edge in edges}
+    facts = {(edge["head"], edge["relation"], edge["tail"], edge["is_fact"]) for edge in edges}
     assert visit.page.locator("#drawing .edge.known").count() == sum(known for *_, known in facts)
     assert visit.page.locator("#drawing .edge.inferred").count() == sum(not known for *_, known in facts)
     dashes = visit.page.locator("#drawing .edge.inferred .line").first
@@ -86,7 +86,8 @@ def test_both_directions_and_the_options(visit: Visit) -> None:
     page.get_by_role("combobox", name="How many answers").select_option("5")
     visit.settle()
     assert len(visit.names()) <= 5
-    body = {"head": None, "relation": "grandparent", "tail": "ada 2", "k": 5, "known": True, "grounded": True}
+    options = {"k": 5, "include_known": True, "grounded": True}
+    body = {"head": None, "relation": "grandparent", "tail": "ada 2", **options}
     assert visit.names() == [
         one["entity"] for one in asked(visit.address, "models/family/answer", body)["answers"]
     ]

@@ -261,7 +261,7 @@ def test_paths_of_any_shape_can_be_drawn(visit: Visit) -> None:
         steps = pairwise(stops)
         edges = [
             {"head": b if turn else a, "relation": f"r{i}", "tail": a if turn else b, "backwards": bool(turn),
-             "known": not i, "probability": 0.5}
+             "is_fact": not i, "probability": 0.5}
             for i, (a, b) in enumerate(steps) for turn in [i % 2]
         ]  # fmt: skip
         return {"edges": edges, "grade": "completed", "probability": 0.1, "score": 0.1, "rule": None}

@@ -69,9 +69,9 @@ def test_a_smallest_score_leaves_out_the_worse_and_nothing_else(run: Path, whole
 
 
 def test_a_path_reads_the_same_in_a_file_and_on_the_screen() -> None:
-    known = Edge("Austria", "borders", "Germany", backwards=False, known=True, probability=0.5)
-    inferred = Edge("Germany", "speaks", "German", backwards=False, known=False, probability=0.823)
-    back = Edge("Swiss", "speaks", "German", backwards=True, known=True, probability=0.5)
+    known = Edge("Austria", "borders", "Germany", backwards=False, is_fact=True, probability=0.5)
+    inferred = Edge("Germany", "speaks", "German", backwards=False, is_fact=False, probability=0.823)
+    back = Edge("Swiss", "speaks", "German", backwards=True, is_fact=True, probability=0.5)
     evidence = Evidence((known, inferred, back), "completed", 0.1, 0.5, None)
     assert evidence.text == "Austria ──borders──▶ Germany ╌╌speaks 0.82╌╌▶ German ◀──speaks── Swiss"
     assert path_text(evidence).plain == evidence.text

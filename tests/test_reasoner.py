@@ -41,7 +41,7 @@ def reasoner() -> Reasoner:
 
 @cache
 def answers(question: QuerySet, *, known: bool = True, grounded: bool = False, beam: int = 16) -> Answers:
-    return reasoner().answer(*question, k=99, known=known, grounded=grounded, beam=beam)
+    return reasoner().answer(*question, k=99, include_known=known, grounded=grounded, beam=beam)
 
 
 def evidence_of(found: Answers) -> list[tuple[Answer, Evidence]]:
@@ -104,7 +104,7 @@ def test_each_path_leads_from_the_question_to_the_answer(question: QuerySet) -> 
 def test_an_edge_is_known_if_the_graph_has_it_and_the_grade_says_what_that_makes(question: QuerySet) -> None:
     for _, evidence in evidence_of(answers(question)):
         flags = [(edge.head, edge.relation, edge.tail) in SHOWN_FACTS for edge in evidence.edges]
-        assert [edge.known for edge in evidence.edges] == flags
+        assert [edge.is_fact for edge in evidence.edges] == flags
         edge = evidence.edges[0]
         bare = len(flags) == 1 and edge.relation == question[1] and edge.backwards == (question[0] is None)
         expected = "grounded" if all(flags) else "asserted" if bare else "completed"
@@ -167,7 +167,13 @@ def test_a_path_names_the_rule_that_it_is_an_instance_of(question: QuerySet) -> 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @pytest.mark.parametrize("question", QUESTIONS[1:3])
 def test_answers_are_those_of_the_definition(question: QuerySet, aggregate: str) -> None:
-    found = reasoner().answer(*question, k=99, known=True, beam=8, aggregate=aggregate)  # type: ignore[arg-type]
+    found = reasoner().answer(
+        *question,
+        k=99,
+        include_known=True,
+        beam=8,
+        aggregate=aggregate,  # type: ignore[arg-type]
+    )
     head, relation = reasoner().query(*question)
     number = head * 1000 + relation
     ended = naive_beam.beam_search(naive_follow, number, head, 8, 3)
@@ -195,21 +201,21 @@ def test_known_answers_are_marked_and_left_out_unless_wanted(question: QuerySet)
     everything = answers(question)
     for answer in everything:
         fact = (head or answer.entity, relation, tail or answer.entity)
-        assert answer.known == (fact in SHOWN_FACTS)
+        assert answer.is_fact == (fact in SHOWN_FACTS)
     new = answers(question, known=False)
-    assert [answer.entity for answer in new] == [answer.entity for answer in everything if not answer.known]
+    assert [answer.entity for answer in new] == [answer.entity for answer in everything if not answer.is_fact]
     assert [answer.rank for answer in new] == list(range(1, len(new) + 1))
 
 
 def test_a_known_answer_is_met() -> None:
-    assert any(answer.known for answer in answers(QUESTIONS[3]))
+    assert any(answer.is_fact for answer in answers(QUESTIONS[3]))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_grounded_evidence_walks_known_edges_only(question: QuerySet) -> None:
     found = answers(question, grounded=True)
     assert len(found)
-    assert all(edge.known for _, evidence in evidence_of(found) for edge in evidence.edges)
+    assert all(edge.is_fact for _, evidence in evidence_of(found) for edge in evidence.edges)
     assert all(evidence.grade == "grounded" for _, evidence in evidence_of(found))
     assert found.origin.constraint == "graph"
 
@@ -223,7 +229,7 @@ def test_k_is_a_bound_not_a_promise() -> None:
 
 
 def test_names_are_understood_in_full_or_short_and_shown_short() -> None:
-    full, short = (reasoner().answer("ada", name, k=4, known=True) for name in (PARENT, "ex:parent"))
+    full, short = (reasoner().answer("ada", name, k=4, include_known=True) for name in (PARENT, "ex:parent"))
     assert full == short
     assert full.relation == "ex:parent"
     assert full.question == "(ada, ex:parent, ?)"
@@ -282,10 +288,10 @@ def test_json_has_everything_and_reads_back() -> None:
     }  # fmt: skip
     assert len(content["answers"]) == 3
     for answer, read in zip(found, content["answers"], strict=True):
-        assert list(read) == ["rank", "entity", "score", "known", "evidence", "further", "paths", "asserted",
+        assert list(read) == ["rank", "entity", "score", "is_fact", "evidence", "further", "paths", "asserted",
             "confidence", "sources", "basis"]  # fmt: skip
         assert list(read["evidence"]) == ["edges", "grade", "probability", "score", "rule"]
-        edge_keys = ["head", "relation", "tail", "backwards", "known", "probability"]
+        edge_keys = ["head", "relation", "tail", "backwards", "is_fact", "probability"]
         assert [list(edge) for edge in read["evidence"]["edges"]] == [edge_keys] * len(answer.evidence.edges)
         assert read["entity"] == answer.entity
         assert read["score"] == answer.score

@@ -95,7 +95,7 @@ def test_evidence_leads_to_its_answer_and_says_what_is_known() -> None:
         for path in (answer.evidence, *answer.further):
             assert path.start == "cleo"
             assert path.edges[-1].goal == answer.entity
-            assert [edge.known for edge in path.edges] == [
+            assert [edge.is_fact for edge in path.edges] == [
                 (edge.head, edge.relation, edge.tail) in facts for edge in path.edges
             ]
 
@@ -108,7 +108,7 @@ def test_an_answer_that_no_path_reaches_shows_the_queried_edge() -> None:
     for answer in found:
         if answer.evidence.grade == "asserted":
             (edge,) = answer.evidence.edges
-            assert (edge.head, edge.relation, edge.tail, edge.known) == (*QUESTION, answer.entity, False)
+            assert (edge.head, edge.relation, edge.tail, edge.is_fact) == (*QUESTION, answer.entity, False)
 
 
 def test_connections_are_walked_on_known_edges_only() -> None:
@@ -135,7 +135,7 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
         paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own, own + 1]].tolist()))
         first, last = paths[0].edges
         assert paths[0].grade == "completed"
-        assert (first.known, last.known) == (False, True)
+        assert (first.is_fact, last.is_fact) == (False, True)
         arrived = ours.labels.entity_id(first.head if first.backwards else first.tail)
         assert arrived in train.edges(answer)[1]
     assert complete(ours.run, query, wanted, replace(ours.decoding(), hops=1)) is None
@@ -157,10 +157,10 @@ def test_grounded_answers_have_grounded_evidence_and_known_ones_come_first() -> 
     found = reasoner().answer(*QUESTION, k=5, grounded=True)
     assert len(found)
     assert {answer.evidence.grade for answer in found} == {"grounded"}
-    with_known = reasoner().answer("ada", "grandparent", k=3, known=True)
-    assert (with_known[0].entity, with_known[0].known, with_known[0].confidence) == ("ada 2", True, 1.0)
+    with_known = reasoner().answer("ada", "grandparent", k=3, include_known=True)
+    assert (with_known[0].entity, with_known[0].is_fact, with_known[0].confidence) == ("ada 2", True, 1.0)
     assert with_known[0].basis == "the graph itself"
-    assert not any(answer.known for answer in with_known[1:])
+    assert not any(answer.is_fact for answer in with_known[1:])
 
 
 def test_many_questions_at_once_are_answered_as_each_by_itself() -> None:

@@ -63,7 +63,7 @@ def test_health_and_the_list_of_models(api: httpx.Client) -> None:
     [
         ({}, []),
         ({"k": 3, "grounded": True}, ["-k", 3, "--grounded"]),
-        ({"known": True, "beam": 4, "aggregate": "max"}, ["--known", "--beam", 4, "--aggregate", "max"]),
+        ({"include_known": True, "beam": 4, "aggregate": "max"}, ["--known", "--beam", 4, "--aggregate", "max"]),
     ],
 )
 def test_answers_are_those_of_the_command_line(
@@ -129,15 +129,15 @@ def test_a_body_without_the_type_of_json_is_refused(api: httpx.Client) -> None:
 
 def test_an_answer_that_was_asked_for_is_explained(api: httpx.Client) -> None:
     everything = cli_json("answer", small_run(), "cleo", "likes", "-k", 99, "--known")["answers"]
-    new = [one["entity"] for one in everything if not one["known"]]
+    new = [one["entity"] for one in everything if not one["is_fact"]]
     for one in everything:
         body = {"head": "cleo", "relation": "likes", "tail": one["entity"]}
         found = api.post(f"{HERE}/explain", json=body).json()
         rank = sum(other in new for other in [e["entity"] for e in everything][: one["rank"] - 1]) + 1
         assert found["question"] == body
-        assert (found["known"], found["rank"]) == (one["known"], rank)
+        assert (found["is_fact"], found["rank"]) == (one["is_fact"], rank)
         assert found["answer"] == {**one, "rank": rank}
-    assert any(one["known"] for one in everything)
+    assert any(one["is_fact"] for one in everything)
 
 
 def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
@@ -147,7 +147,7 @@ def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
     found = api.post(
         f"{HERE}/explain", json={"head": "cleo", "relation": "likes", "tail": other, "beam": 1}
     ).json()
-    assert (found["rank"], found["answer"], found["known"]) == (None, None, False)
+    assert (found["rank"], found["answer"], found["is_fact"]) == (None, None, False)
     assert found["origin"]["beam"] == 1
 
 

@@ -38,7 +38,7 @@ def test_an_explanation_has_the_rank_and_the_confidence_of_the_list() -> None:
             explained = ask.post("/api/models/fused/explain", json=asked).json()
             assert explained["rank"] == answer["rank"]
             assert explained["answer"]["confidence"] == pytest.approx(answer["confidence"])
-            assert not explained["known"]
+            assert not explained["is_fact"]
 
 
 def test_a_model_without_a_fusion_says_so() -> None:

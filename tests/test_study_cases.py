@@ -64,7 +64,7 @@ def test_the_files_tell_what_the_graph_has_and_has_not(tmp_path: Path) -> None:
             assert (one["head"], one["relation"], one["tail"]) in test
             edges = one["evidence"]["edges"]
             in_graph = [(edge["head"], edge["relation"], edge["tail"]) in known for edge in edges]
-            assert in_graph == [edge["known"] for edge in edges]
+            assert in_graph == [edge["is_fact"] for edge in edges]
             assert all(in_graph) == (kind == "grounded")
             assert literal(one["head"]) in file.read_text()
     assert shown, "the run has learned nothing to show"

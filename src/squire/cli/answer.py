@@ -39,7 +39,7 @@ def answer(
             None if head == UNKNOWN else head,
             relation,
             None if tail == UNKNOWN else tail,
-            k=k, grounded=grounded, known=known, beam=beam, aggregate=aggregate, ranking=ranking,
+            k=k, grounded=grounded, include_known=known, beam=beam, aggregate=aggregate, ranking=ranking,
         )  # fmt: skip
     if as_json:
         print_json(found.as_dict())
@@ -51,7 +51,7 @@ def print_answers(found: Answers, paths: int = 1) -> None:
     """The question, then each answer: how sure, its grade, its paths, the rule they follow, what it rests on."""
     out.print(Text(found.question, "bold"), soft_wrap=True)
     for one in found:
-        mark = ("  in the graph", "dim") if one.known else ("", "")
+        mark = ("  in the graph", "dim") if one.is_fact else ("", "")
         sure = rounded(one.score, 3) if one.confidence is None else f"{one.confidence:.0%} sure"
         about = f"  {sure}  {one.evidence.grade}"
         if one.confidence is None and one.evidence.grade != "asserted" and one.asserted >= 0.5:
@@ -74,5 +74,5 @@ def path_text(evidence: Evidence) -> Text:
     """`Evidence.text` in colours: what is known green, what is inferred yellow."""
     text = Text(evidence.start)
     for edge in evidence.edges:
-        text.append(f" {edge.arrow} ", "green" if edge.known else "yellow").append(edge.goal)
+        text.append(f" {edge.arrow} ", "green" if edge.is_fact else "yellow").append(edge.goal)
     return text

@@ -21,7 +21,7 @@ class Edge:
     relation: str
     tail: str
     backwards: bool
-    known: bool  # in the graph; else the model infers it
+    is_fact: bool  # in the graph; else the model infers it
     probability: float  # that the model gives to where the step leads, given all before it
 
     @property
@@ -32,7 +32,7 @@ class Edge:
     @property
     def arrow(self) -> str:
         """`──borders──▶`, or `╌╌borders 0.82╌╌▶` if it is inferred; `◀──borders──` if it is walked backwards."""
-        line, label = ("──", self.relation) if self.known else ("╌╌", f"{self.relation} {self.probability:.2f}")
+        line, label = ("──", self.relation) if self.is_fact else ("╌╌", f"{self.relation} {self.probability:.2f}")
         return f"◀{line}{label}{line}" if self.backwards else f"{line}{label}{line}▶"
 
 
@@ -67,7 +67,7 @@ class Evidence:
     def svg(self) -> str:
         """A small picture: known edges solid, inferred ones dashed with their probability."""
         steps = [
-            Step(edge.relation, edge.goal, edge.backwards, None if edge.known else edge.probability)
+            Step(edge.relation, edge.goal, edge.backwards, None if edge.is_fact else edge.probability)
             for edge in self.edges
         ]
         return draw_path(self.start, steps)
@@ -105,7 +105,7 @@ class Answer:
     # By which answers are ranked: the sum of all paths' probabilities, or (max) the best one's score; or by all
     # evidence (fused), its share among all candidates.
     score: float
-    known: bool  # is it a fact of the graph already?
+    is_fact: bool  # is it a fact of the graph already?
     evidence: Evidence  # the best path
     further: tuple[Evidence, ...]  # others, best first
     paths: int  # how many lead here in all

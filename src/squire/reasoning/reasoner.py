@@ -74,19 +74,20 @@ class Reasoner:
         *,
         k: int = 10,
         grounded: bool = False,
-        known: bool = False,
+        include_known: bool = False,
         beam: int | None = None,
         aggregate: Aggregate | None = None,
         ranking: RankedBy | None = None,
     ) -> Answers:
         """The k best answers to (head, relation, ?), or to (?, relation, tail) if `head` is None.
 
-        grounded: walk edges of the graph only; known: also give answers that are facts of the graph already;
+        grounded: walk edges of the graph only; include_known: also give answers that are facts of the graph;
         ranking: by all evidence, which is the default if the run has a fusion, or by the paths alone.
         """
         query = self.query(head, relation, tail)
         decoding = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
-        (answers,) = self.stream(np.array([query], np.int32), decoding, k=k, known=known, ranking=ranking)
+        queries = np.array([query], np.int32)
+        (answers,) = self.stream(queries, decoding, k=k, include_known=include_known, ranking=ranking)
         return answers
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
@@ -115,12 +116,13 @@ class Reasoner:
         decoding: DecodingOptions,
         *,
         k: int,
-        known: bool = False,
+        include_known: bool = False,
         ranking: RankedBy | None = None,
     ) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
         origin = self._origin(decoding, ranking)
-        found = self.answers(queries, decoding, k=k, without=None if known else self.graph.train, ranking=ranking)
+        without = None if include_known else self.graph.train
+        found = self.answers(queries, decoding, k=k, without=without, ranking=ranking)
         for query, answers in zip(queries.tolist(), found, strict=True):
             yield self._answers(query, origin, [answer for _, answer in answers])
 
@@ -316,12 +318,12 @@ class Reasoner:
             found.append(Evidence(tuple(steps), GRADES[grade[i]], math.exp(total), score, rule))
         return found
 
-    def _edge(self, edge: list[int], known: bool, probability: float) -> Edge:
+    def _edge(self, edge: list[int], is_fact: bool, probability: float) -> Edge:
         start, relation, goal = edge
         backwards = relation >= self.graph.num_relations
         head, tail = (goal, start) if backwards else (start, goal)
         ends = self._entity(head), self._relation(relation), self._entity(tail)
-        return Edge(*ends, backwards, known, probability)
+        return Edge(*ends, backwards, is_fact, probability)
 
     def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
         rules, rule = self.run.rules, self._book.follows(relation, path)

@@ -35,7 +35,7 @@ class Options:
 
     k: int = 10
     grounded: bool = False
-    known: bool = False
+    include_known: bool = False
     beam: int | None = None
     aggregate: Aggregate | None = None
     ranking: RankedBy | None = None
@@ -105,11 +105,13 @@ class Model:
         reasoner = self._reasoner
         decoding = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
         asked = np.array(queries, np.int32).reshape(-1, 2)
-        return reasoner.stream(asked, decoding, k=options.k, known=options.known, ranking=options.ranking)
+        return reasoner.stream(
+            asked, decoding, k=options.k, include_known=options.include_known, ranking=options.ranking
+        )
 
     def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
         """Where an answer stands among those that are not in the graph, and its evidence."""
-        everything = Options(k=self.graph.num_entities, known=True, beam=beam)
+        everything = Options(k=self.graph.num_entities, include_known=True, beam=beam)
         (found,) = self._answers([query], everything)
         label, new = self.entity_label(tail), 0
         rank = answer = None
@@ -118,11 +120,11 @@ class Model:
                 rank = new + 1
                 answer = replace(one, rank=rank)
                 break
-            new += not one.known
-        known = self.graph.train.contains(*query, tail)
+            new += not one.is_fact
+        is_fact = self.graph.train.contains(*query, tail)
         question = {"head": found.head, "relation": found.relation, "tail": label}
-        content = {"question": question, "known": known, "rank": rank, "answer": answer, "origin": found.origin}
-        return as_json(content)
+        standing = {"is_fact": is_fact, "rank": rank, "answer": answer}
+        return as_json({"question": question, **standing, "origin": found.origin})
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
         """What `squire study attention --json` prints; of one layer, if one is named."""

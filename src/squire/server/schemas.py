@@ -77,7 +77,7 @@ class OptionsBody(Body):
 
     k: Annotated[int, Field(ge=1, le=K), WHOLE] = Field(10, description="How many answers.")
     grounded: bool = Field(False, description="Walk edges of the graph only.")
-    known: bool = Field(False, description="Also answers that are in the graph already.")
+    include_known: bool = Field(False, description="Also answers that are in the graph already.")
     beam: Beam | None = None
     aggregate: Literal["sum", "max"] | None = Field(
         None, description="Rank by all paths to an answer, or by the best one; else the recipe's."
@@ -87,7 +87,7 @@ class OptionsBody(Body):
     )
 
     def options(self) -> Options:
-        return Options(self.k, self.grounded, self.known, self.beam, self.aggregate, self.ranking)
+        return Options(self.k, self.grounded, self.include_known, self.beam, self.aggregate, self.ranking)
 
 
 class AnswerBody(QuestionBody, OptionsBody):
@@ -202,7 +202,7 @@ class Explanation(BaseModel):
     """Where an answer stands, and why."""
 
     question: Triple
-    known: bool = Field(description="Is it a fact of the graph already?")
+    is_fact: bool = Field(description="Is it a fact of the graph already?")
     rank: int | None = Field(description="Among answers that are not in the graph; null if nothing leads there.")
     answer: Answer | None
     origin: Origin

@@ -35,7 +35,9 @@ class Question:
         path = content["evidence"]
         if path is not None:
             rule = FollowedRule(**path["rule"]) if path["rule"] else None
-            path = Evidence(**{**path, "edges": tuple(Edge(**edge) for edge in path["edges"]), "rule": rule})
+            # Older files have `known` for `is_fact`.
+            edges = ({"is_fact" if key == "known" else key: edge[key] for key in edge} for edge in path["edges"])
+            path = Evidence(**{**path, "edges": tuple(Edge(**edge) for edge in edges), "rule": rule})
         return cls(**{**content, "evidence": path})
 
 
@@ -51,7 +53,7 @@ def path_words(path: Evidence, name: Words = str, missing: Words = str, goal: Wo
     """
     parts = [name(path.start)]
     for place, edge in enumerate(path.edges, start=1):
-        relation = name(edge.relation) if edge.known else missing(name(edge.relation))
+        relation = name(edge.relation) if edge.is_fact else missing(name(edge.relation))
         parts.append(f"←{relation}—" if edge.backwards else f"—{relation}→")
         parts.append(goal(name(edge.goal)) if place == len(path.edges) else name(edge.goal))
     return " ".join(parts)

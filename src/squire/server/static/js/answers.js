@@ -71,7 +71,7 @@ export class AnswerList {
       `${one.rank}. ${one.entity}`,
       sure ? `confidence ${shown}` : `score ${shown}, not a probability`,
       one.evidence?.grade,
-      one.known ? "known fact" : null,
+      one.is_fact ? "known fact" : null,
     ];
     return el(
       "li",
@@ -91,7 +91,7 @@ export class AnswerList {
         "span",
         { class: "who" },
         el("span", { class: "name", title: one.entity }, one.entity),
-        one.known ? el("span", { class: "tag" }, "known fact") : null,
+        one.is_fact ? el("span", { class: "tag" }, "known fact") : null,
       ),
       el("span", { class: "value" }, shown),
       el("span", { class: sure ? "bar" : "bar relative" }, fill),

@@ -39,7 +39,7 @@ export function drawSvg(scene, { onNode, standalone = false } = {}) {
 
 function drawEdge(edge, paint) {
   const of = (part) => paint({ part, edge });
-  const kind = `edge ${edge.known ? "known" : "inferred"}${edge.lit ? " lit" : ""}`;
+  const kind = `edge ${edge.is_fact ? "known" : "inferred"}${edge.lit ? " lit" : ""}`;
   return svg(
     "g",
     { class: kind },
@@ -47,7 +47,7 @@ function drawEdge(edge, paint) {
       "title",
       {},
       `${edge.head} – ${edge.relation} – ` +
-        `${edge.tail}${edge.known ? "" : `, inferred with probability ${edge.probability}`}`,
+        `${edge.tail}${edge.is_fact ? "" : `, inferred with probability ${edge.probability}`}`,
     ),
     svg("path", { class: "line", d: edge.d, ...of("line") }),
     svg("path", { class: "tip", d: edge.tip, ...of("tip") }),
@@ -131,7 +131,7 @@ function looks({ part, edge, node }) {
     };
   }
   const colour = edge.lit ? PAPER.accent : PAPER.line;
-  if (part === "line") return { stroke: colour, width: edge.lit ? 2 : 1.4, dash: edge.known ? null : [6, 5] };
+  if (part === "line") return { stroke: colour, width: edge.lit ? 2 : 1.4, dash: edge.is_fact ? null : [6, 5] };
   if (part === "tip") return { fill: colour };
   return {
     fill: part === "strong" && edge.lit ? PAPER.accent : edge.lit ? PAPER.ink : PAPER.faint,

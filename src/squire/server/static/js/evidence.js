@@ -72,7 +72,7 @@ export class EvidencePanel {
           "div",
           { class: "fact-tags" },
           answer.evidence ? gradeBadge(answer.evidence.grade) : null,
-          answer.known ? el("span", { class: "tag" }, "known fact") : null,
+          answer.is_fact ? el("span", { class: "tag" }, "known fact") : null,
           this.measure(answer),
         ),
       ),
@@ -201,11 +201,11 @@ export class EvidencePanel {
   step(edge) {
     return el(
       "li",
-      { class: edge.known ? "step known" : "step inferred" },
+      { class: edge.is_fact ? "step known" : "step inferred" },
       this.entity(edge.head),
       el("span", { class: "relation" }, edge.relation),
       this.entity(edge.tail),
-      el("span", { class: "quiet" }, edge.known ? "fact" : `inferred, ${rounded(edge.probability)}`),
+      el("span", { class: "quiet" }, edge.is_fact ? "fact" : `inferred, ${rounded(edge.probability)}`),
     );
   }
 
@@ -279,7 +279,7 @@ export function pathText(path) {
     ...path.edges.map(
       (edge) =>
         `${edge.backwards ? "←" : "→"} ` +
-        `${edge.relation}${edge.known ? "" : ` (inferred, ${rounded(edge.probability)})`} ` +
+        `${edge.relation}${edge.is_fact ? "" : ` (inferred, ${rounded(edge.probability)})`} ` +
         `${edge.backwards ? "←" : "→"} ${goalOf(edge)}`,
     ),
   ].join(" ");

@@ -175,7 +175,7 @@ class Page {
 
   body({ head, relation, tail, reverse, k, known, grounded, ranking }) {
     const ends = reverse ? { head: null, tail } : { head, tail: null };
-    return { ...ends, relation, k, known, grounded, ranking: this.card.fused ? ranking || null : null };
+    return { ...ends, relation, k, include_known: known, grounded, ranking: this.card.fused ? ranking || null : null };
   }
 
   /** A name that the graph has, in place of the one it has not. */

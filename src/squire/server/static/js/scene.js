@@ -89,11 +89,11 @@ function sized(node) {
 }
 
 function labelled(edge, blind) {
-  const known = blind || edge.known;
+  const isFact = blind || edge.is_fact;
   const lines = wrap(brief(edge.relation), LABEL.size, WIDEST.label);
-  const probability = known ? "" : edge.probability < 0.005 ? "<0.01" : edge.probability.toFixed(2);
+  const probability = isFact ? "" : edge.probability < 0.005 ? "<0.01" : edge.probability.toFixed(2);
   const width = Math.max(...lines.map((line) => widthOf(line, LABEL.size)), widthOf(probability, LABEL.size, 600));
-  return { ...edge, known, lines, probability, labelWidth: width };
+  return { ...edge, is_fact: isFact, lines, probability, labelWidth: width };
 }
 
 function columnsAcross(graph, nodes, edges) {

@@ -58,8 +58,8 @@ export class Seek {
   }
 }
 
-function inWords(name, { rank, known, answer }) {
-  const fact = known ? " The graph has this fact already." : "";
+function inWords(name, { rank, is_fact: isFact, answer }) {
+  const fact = isFact ? " The graph has this fact already." : "";
   if (!answer) return `No path that was found leads to ${name}.${fact}`;
   return `${name} is at rank ${rank === null ? "–" : count(rank)}.${fact}`;
 }
