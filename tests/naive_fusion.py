@@ -103,13 +103,13 @@ class NaiveEvidence:
         return (named | {t for t in signed if signed[t] > 0} | set(self.votes_by_name(h, r)[0]) | loops) - known
 
     def rules(self, h: int, r: int) -> dict[int, list[tuple[float, int]]]:
-        """Trust and kind of the best rules of each answer."""
+        """Smoothed confidence and kind of the best rules of each answer."""
         found, rules = self.engine.answer(np.array([[h, r]], np.int32)), self.engine.rules
         out = {}
         for answer, own in zip(found.answers.tolist(), found.rules.tolist(), strict=True):
             out[answer] = [
                 (
-                    float(rules.trust[i]),
+                    float(rules.smoothed_confidence[i]),
                     int(rules.length[i]) - 1 if rules.is_closed[i] else 4 if rules.body_constant[i] == NONE else 3,
                 )
                 for i in own
@@ -166,14 +166,14 @@ class NaiveEvidence:
 
     @staticmethod
     def _of_rules(rules: list[tuple[float, int]]) -> list[float]:
-        trust = [x for x, _ in rules]
+        confidence = [x for x, _ in rules]
         of_kind = [[x for x, kind in rules if kind == k] for k in range(5)]
         return [
-            1 - math.prod(1 - x for x in trust[:5]),
-            1 - math.prod(1 - x for x in trust),
-            *(trust + [0.0] * 5)[:5],
-            len(trust),
-            sum(trust),
+            1 - math.prod(1 - x for x in confidence[:5]),
+            1 - math.prod(1 - x for x in confidence),
+            *(confidence + [0.0] * 5)[:5],
+            len(confidence),
+            sum(confidence),
             *(max(own, default=0.0) for own in of_kind),
             *(len(own) for own in of_kind),
         ]

@@ -106,16 +106,16 @@ def test_rules_and_queries_of_another_graph_are_refused() -> None:
     graph = Adjacency.build(np.array([[0, 0, 1], [1, 1, 2]], np.int32), 3, 2)
     body = np.array([[1, NONE, NONE]], np.int32)
     rules = Rules.closed(2, np.array([0], np.int32), body, np.array([1]), np.array([1]))
-    with pytest.raises(SettingError, match=r"the rules are of another graph"):
+    with pytest.raises(SettingError, match=r"the rules belong to another graph"):
         RuleEngine(replace(rules, num_relations=3), graph)
-    with pytest.raises(SettingError, match=r"the rules are of another graph"):
+    with pytest.raises(SettingError, match=r"the rules belong to another graph"):
         RuleEngine(replace(rules, head_constant=np.array([3], np.int32)), graph)
     for query in ([3, 0], [0, 4], [-1, 0]):
-        with pytest.raises(SettingError, match=r"queries hold ids that are not in the graph"):
+        with pytest.raises(SettingError, match=r"queries contain ids that are not in the graph"):
             RuleEngine(rules, graph).answer(np.array([query], np.int32))
 
 
-def test_only_the_best_rules_are_kept_in_order_of_trust() -> None:
+def test_only_the_best_rules_are_kept_in_order_of_confidence() -> None:
     graph = Adjacency.build(np.array([[0, r, 1] for r in range(4)], np.int32), 2, 4)
     support = np.array([1, 8, 4])
     body = np.array([[1, -1, -1], [2, -1, -1], [3, -1, -1]], np.int32)
@@ -123,13 +123,18 @@ def test_only_the_best_rules_are_kept_in_order_of_trust() -> None:
     candidates = RuleEngine(rules, graph, best=2).answer(np.array([[0, 0]], np.int32))
     assert candidates.answers.tolist() == [1]
     assert candidates.rules.tolist() == [[1, 2]]
-    assert candidates.trust[0].tolist() == pytest.approx([8 / (10 + PSEUDO_COUNT), 4 / (10 + PSEUDO_COUNT)])
+    assert candidates.smoothed_confidence[0].tolist() == pytest.approx(
+        [8 / (10 + PSEUDO_COUNT), 4 / (10 + PSEUDO_COUNT)]
+    )
 
 
-def candidates_with(trust: list[list[float]]) -> Candidates:
-    count = len(trust)
+def candidates_with(confidence: list[list[float]]) -> Candidates:
+    count = len(confidence)
     return Candidates(
-        np.array([0, count]), np.arange(count, dtype=np.int32), np.zeros((count, 2), np.int32), np.array(trust)
+        np.array([0, count]),
+        np.arange(count, dtype=np.int32),
+        np.zeros((count, 2), np.int32),
+        np.array(confidence),
     )
 
 

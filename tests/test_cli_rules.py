@@ -12,8 +12,7 @@ from squire.cli import app
 from squire.cli.console import Bar
 from squire.errors import RuleError, SettingError, SquireError
 from squire.graph.loading import load_graph
-from squire.rules.anyburl import read_rules
-from squire.rules.sidecar import Sidecar
+from squire.rules.anyburl import Sidecar, read_rules
 
 # Grandparents are parents of parents; one of the five is not in the file.
 FAMILY = [(f"{name}{i}", "parent", f"{name}{i + 1}") for name in "abcde" for i in range(2)]
@@ -141,7 +140,7 @@ def test_rules_whose_names_do_not_fit_the_format_are_counted(tmp_path: Path) -> 
     (tmp_path / "languages.tsv").write_text("".join(rows))
     text = run("mine", tmp_path / "languages.tsv", "-o", tmp_path / "rules[1].tsv")
     assert "rules[1].tsv" in text
-    assert "rules left out: the file format cannot hold their names (a lone capital" in text
+    assert "rules left out: the file format cannot hold their labels (a lone capital" in text
     assert "(X,C)" not in (tmp_path / "rules[1].tsv").read_text()
 
 

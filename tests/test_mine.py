@@ -91,9 +91,9 @@ def test_thresholds_leave_out_what_is_below_them_and_nothing_else() -> None:
 def test_of_too_many_constant_rules_the_most_trusted_are_kept() -> None:
     graph = random_graph(40, 4, 300)
     every, some = mine_rules(graph).rules, mine_rules(graph, MiningOptions(max_constants=5)).rules
-    trust = sorted(every.trust[~every.is_closed].tolist(), reverse=True)
-    assert len(trust) > 5
-    assert sorted(some.trust[~some.is_closed].tolist(), reverse=True) == trust[:5]
+    confidence = sorted(every.smoothed_confidence[~every.is_closed].tolist(), reverse=True)
+    assert len(confidence) > 5
+    assert sorted(some.smoothed_confidence[~some.is_closed].tolist(), reverse=True) == confidence[:5]
     assert np.count_nonzero(some.is_closed) == np.count_nonzero(every.is_closed)
 
 
@@ -181,15 +181,15 @@ def test_interrupting_keeps_the_rules_found_so_far() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("length", 4, r"--length 4: expected 1 to 3"),
-        ("min_support", 0, r"--support 0: expected 1 or more"),
-        ("constant_support", 0, r"--constant-support 0"),
-        ("min_confidence", 0.0, r"--confidence 0.0: expected a share above 0"),
-        ("constant_confidence", 1.5, r"--constant-confidence 1.5"),
-        ("max_constants", -1, r"--max-constants -1: expected 0 or more"),
-        ("budget", -1.0, r"--budget -1.0: expected a positive number"),
-        ("budget", float("nan"), r"--budget nan: expected a positive number"),
-        ("seed", -1, r"--seed -1: expected 0 or more"),
+        ("length", 4, r"length=4: expected 1 to 3"),
+        ("min_support", 0, r"min_support=0: expected 1 or more"),
+        ("constant_support", 0, r"constant_support=0"),
+        ("min_confidence", 0.0, r"min_confidence=0.0: expected a share above 0"),
+        ("constant_confidence", 1.5, r"constant_confidence=1.5"),
+        ("max_constants", -1, r"max_constants=-1: expected 0 or more"),
+        ("budget", -1.0, r"budget=-1.0: expected a positive number"),
+        ("budget", float("nan"), r"budget=nan: expected a positive number"),
+        ("seed", -1, r"seed=-1: expected 0 or more"),
     ],
 )
 def test_senseless_options_are_refused_by_name(option: str, value: float, words: str) -> None:

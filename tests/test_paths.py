@@ -123,7 +123,6 @@ def test_without_any_path_the_edge_itself_takes_all_the_weight() -> None:
     paths = sample_paths(graph_of([(0, 0, 1)]), one(0, 0, 1), per_triple=6, seed=0)
     assert (paths.relations.tolist(), paths.entities.tolist()) == ([[0, -1, -1]], [[1, -1, -1]])
     assert (paths.weight.tolist(), paths.source.tolist(), paths.rule.tolist()) == ([6], [EDGE], [-1])
-    assert np.isnan(paths.trust).all()
 
 
 def test_the_edge_itself_may_weigh_less() -> None:

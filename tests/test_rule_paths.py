@@ -1,4 +1,4 @@
-"""Paths along rules: in order of trust, uniform among the groundings."""
+"""Paths along rules: in order of confidence, uniform among the groundings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ rule_lists = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(triples, rule_lists, hop_counts, st.integers(1, 6), seeds)
-def test_rules_come_first_in_order_of_trust_one_path_each(
+def test_rules_come_first_in_order_of_confidence_one_path_each(
     edges: list[tuple[int, int, int]],
     rules: list[tuple[int, list[int], int]],
     hops: int,
@@ -39,15 +39,12 @@ def test_rules_come_first_in_order_of_trust_one_path_each(
         there = search(graph, tuple(query), hops)
         bodies = {tuple(relation for relation, _ in path) for path in there}
         expected = [
-            (int(index.rule[entry]), float(index.trust[entry]), body)
+            (int(index.rule[entry]), body)
             for entry in range(index.offsets[query[1]], index.offsets[query[1] + 1])
             if (body := tuple(x for x in index.body[entry].tolist() if x >= 0)) in bodies
         ]
         mine = np.flatnonzero((paths.row == row) & (paths.source == RULE))
-        found = [
-            (int(paths.rule[i]), float(paths.trust[i]), tuple(x for x in paths.relations[i].tolist() if x >= 0))
-            for i in mine
-        ]
+        found = [(int(paths.rule[i]), tuple(x for x in paths.relations[i].tolist() if x >= 0)) for i in mine]
         assert found == expected[:per_triple]
         assert paths_of(paths, row).total() == per_triple
         assert set(paths_of(paths, row)) <= (there or {((query[1], query[2]),)})

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from squire.errors import RuleError
 from squire.graph.labels import LabelIndex, Labels
-from squire.rules.anyburl import is_writable, read_rules, rule_text, write_rules
+from squire.rules.anyburl import Sidecar, is_writable, read_rules, rule_text, write_rules
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
-from squire.rules.sidecar import Sidecar
 
 NAMES = Labels(
     LabelIndex(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),
@@ -104,10 +103,13 @@ def test_forms_that_are_not_used_are_counted_not_refused(tmp_path: Path, text: s
     [
         (
             "10\t4\tlanguage(X,Y) <= borders(X,Y)",
-            r"rules\.tsv:2: expected 4 fields parted by tabs, found 3\. To do",
+            r"rules\.tsv:2: expected 4 fields separated by tabs, found 3\. Correct or delete",
         ),
         ("ten\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected a count, found 'ten'"),
-        ("4\t10\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: support 10 must not exceed .* 4\. To do"),
+        (
+            "4\t10\t0.4\tlanguage(X,Y) <= borders(X,Y)",
+            r"rules\.tsv:2: support 10 must not exceed .* 4\. Correct",
+        ),
         (f"{10**20}\t4\t0.4\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: the count 10+ is too large"),
         ("10\t4\thigh\tlanguage(X,Y) <= borders(X,Y)", r"rules\.tsv:2: expected a confidence, found 'high'"),
         ("10\t4\t0.4\tlanguage(X,Y)", r"rules\.tsv:2: expected 'head <= body'"),
@@ -165,7 +167,7 @@ def test_names_that_the_format_cannot_hold_are_found_out(tmp_path: Path, label: 
     own = graph.labels.entity_id(label)
     assert fits.tolist() == ((rules.head_constant != own) & (rules.body_constant != own)).tolist()
     assert not fits.all()
-    with pytest.raises(RuleError, match=r"some names do not fit the format"):
+    with pytest.raises(RuleError, match=r"some labels do not fit the format"):
         write_rules(rules, graph.labels, tmp_path / "rules.tsv")
     write_rules(rules.take(fits), graph.labels, tmp_path / "rules.tsv")
     assert len(read_rules(tmp_path / "rules.tsv", graph.labels).rules) == np.count_nonzero(fits)
@@ -188,7 +190,7 @@ def test_writing_a_rule_takes_no_look_at_all_the_others(tmp_path: Path, monkeypa
 
 
 def test_a_missing_file_says_how_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match=r"no such file. To do: make it with 'squire mine GRAPH"):
+    with pytest.raises(RuleError, match=r"no such file. Run `squire mine GRAPH"):
         read_rules(tmp_path / "rules.tsv", NAMES)
 
 
@@ -223,7 +225,9 @@ def test_the_index_holds_each_rule_and_its_mirror_most_trusted_first(tmp_path: P
     assert index.rule.tolist() == [1, 0, 1, 0]
     assert index.body[:2].tolist() == [[0, 0, -1], [3, -1, -1]]
     assert index.body[2:].tolist() == [[3, 3, -1], [0, -1, -1]]
-    assert index.trust.tolist() == pytest.approx([90 / (100 + PSEUDO_COUNT), 4 / (10 + PSEUDO_COUNT)] * 2)
+    assert index.smoothed_confidence.tolist() == pytest.approx(
+        [90 / (100 + PSEUDO_COUNT), 4 / (10 + PSEUDO_COUNT)] * 2
+    )
 
 
 def test_the_sidecar_tells_graph_and_estimates_and_a_foreign_one_is_ignored(tmp_path: Path) -> None:

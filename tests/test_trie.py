@@ -37,7 +37,6 @@ def paths_from(rows: list[Row], hops: int = 3) -> Paths:
         weight=np.array([weight for _, _, weight in flat], np.int32),
         source=np.full(len(flat), RANDOM, np.int8),
         rule=np.full(len(flat), -1, np.int64),
-        trust=np.full(len(flat), np.nan),
     )
 
 

@@ -20,11 +20,18 @@ from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_b
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.graph.labels import Labels
-from squire.rules.anyburl import ensure_readable, is_writable, read_rules, readable, rule_text, write_rules
+from squire.rules.anyburl import (
+    Sidecar,
+    ensure_readable,
+    is_writable,
+    read_rules,
+    readable,
+    rule_text,
+    write_rules,
+)
 from squire.rules.application import Candidates, Grounding, RuleEngine, noisy_or
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import NONE, Rules
-from squire.rules.sidecar import Sidecar
 
 app = typer.Typer(help="Read and judge mined rules.", no_args_is_help=True)
 DEFAULTS = MiningOptions()
@@ -115,7 +122,7 @@ def show(
     which = np.arange(len(rules))
     if relation is not None:
         which = which[rules.head % loaded.num_relations == labels.relation_id(relation)]
-    which = which[np.argsort(-rules.trust[which], kind="stable")]
+    which = which[np.argsort(-rules.smoothed_confidence[which], kind="stable")]
     engine = RuleEngine(rules, loaded.train)
     for rule in which[:limit].tolist():
         estimate = f" ± {rules.error[rule]:.2f} (estimate)" if rules.error[rule] else ""
@@ -191,7 +198,7 @@ def _evidence(
     return {
         "answer": graph.labels.entity(tail),
         "rule": readable(engine.rules, rule, graph.labels),
-        "rule_trust": round(float(candidates.trust[index, 0]), 4),
+        "rule_smoothed_confidence": round(float(candidates.smoothed_confidence[index, 0]), 4),
         "path": path_text(grounding, graph) if grounding else "",
     }
 

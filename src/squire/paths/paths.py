@@ -30,7 +30,6 @@ class Paths:
     weight: Ids  # (path): times drawn
     source: npt.NDArray[np.int8]  # (path): RULE, RANDOM or EDGE
     rule: Offsets  # (path): position in the rules, or NONE
-    trust: npt.NDArray[np.float64]  # (path): of the rule, or NaN
 
     def __len__(self) -> int:
         return len(self.row)

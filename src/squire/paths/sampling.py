@@ -309,11 +309,9 @@ def _gather(queries: Ids, out: Drawn, rules: ClosedIndex | None, edges: Offsets)
     source = np.where(entry == NONE, RANDOM, RULE).astype(np.int8)
     source[np.isin(row, edges)] = EDGE
     rule = np.full(len(row), NONE, np.int64)
-    trust = np.full(len(row), np.nan)
     if rules is not None:
         by_rule = source == RULE
         rule[by_rule] = rules.rule[entry[by_rule]]
-        trust[by_rule] = rules.trust[entry[by_rule]]
     return Paths(
         queries,
         row,
@@ -323,5 +321,4 @@ def _gather(queries: Ids, out: Drawn, rules: ClosedIndex | None, edges: Offsets)
         weight[row, place],
         source,
         rule,
-        trust,
     )

@@ -25,7 +25,7 @@ class Profile(NamedTuple):
     size: int  # how many items there are
 
 
-class Index(NamedTuple):
+class GraphIndex(NamedTuple):
     """A graph, as votes and walks need it."""
 
     offsets: Array  # (entity + 1): an `Adjacency`
@@ -46,13 +46,13 @@ class Index(NamedTuple):
     loops: Array  # (edge relation): share of its facts that link an entity to itself
 
 
-class Rule(NamedTuple):
+class RuleCandidates(NamedTuple):
     """What rules answer, as `Candidates` has it."""
 
     offsets: Array  # (query + 1)
     answers: Array  # (answer), sorted within a query
     rules: Array  # (answer, best)
-    trust: Array  # (answer, best)
+    confidence: Array  # (answer, best): smoothed
     kind: Array  # (rule)
 
 
@@ -72,7 +72,7 @@ class Sizes(NamedTuple):
     drop_linked: bool
 
 
-class Columns(NamedTuple):
+class FeatureColumns(NamedTuple):
     """Where the features of each source begin."""
 
     frequency: int
@@ -84,7 +84,7 @@ class Columns(NamedTuple):
     context: int
 
 
-class Scratch(NamedTuple):
+class FeatureScratch(NamedTuple):
     """Memory that queries use one after the other: zero between them, but for what the relation has left."""
 
     place: Array  # (entity): its place among the tails of the relation, plus one
@@ -130,7 +130,7 @@ def likeness(entity: int, profile: Profile, row: Array) -> float:
 
 
 @kernel
-def fill_frequency(t: int, r: int, index: Index, s: Scratch, x: Array) -> None:
+def fill_frequency(t: int, r: int, index: GraphIndex, s: FeatureScratch, x: Array) -> None:
     first, last = index.tail_offsets[r], index.tail_offsets[r + 1]
     x[1] = np.log1p(last - first)
     if s.place[t]:
@@ -142,30 +142,30 @@ def fill_frequency(t: int, r: int, index: Index, s: Scratch, x: Array) -> None:
 
 
 @kernel
-def fill_rules(t: int, query: int, rule: Rule, x: Array) -> None:
+def fill_rules(t: int, query: int, rule: RuleCandidates, x: Array) -> None:
     last = rule.offsets[query + 1]
     i = lower_bound(rule.answers, rule.offsets[query], last, t)
     if i == last or rule.answers[i] != t:
         return
     wrong = 1.0
-    for j in range(rule.trust.shape[1]):
-        trust = rule.trust[i, j]
+    for j in range(rule.confidence.shape[1]):
+        confidence = rule.confidence[i, j]
         if rule.rules[i, j] < 0:
             break
-        wrong *= 1 - trust
+        wrong *= 1 - confidence
         if j < 5:
             x[0] = 1 - wrong
-            x[2 + j] = trust
+            x[2 + j] = confidence
         x[7] += 1
-        x[8] += trust
+        x[8] += confidence
         kind = rule.kind[rule.rules[i, j]]
-        x[9 + kind] = max(x[9 + kind], trust)
+        x[9 + kind] = max(x[9 + kind], confidence)
         x[14 + kind] += 1
     x[1] = 1 - wrong
 
 
 @kernel
-def fill_votes(t: int, totals: tuple[float, float, float], s: Scratch, x: Array) -> None:
+def fill_votes(t: int, totals: tuple[float, float, float], s: FeatureScratch, x: Array) -> None:
     # A little is added to the sums: one voter that is hardly alike must not decide.
     x[0] = s.vote[t]
     x[1] = s.vote[t] / (totals[0] + 1e-3)
@@ -174,7 +174,7 @@ def fill_votes(t: int, totals: tuple[float, float, float], s: Scratch, x: Array)
 
 
 @kernel
-def fill_connections(h: int, t: int, r: int, index: Index, least: float, s: Scratch, x: Array) -> None:
+def fill_connections(h: int, t: int, r: int, index: GraphIndex, least: float, s: FeatureScratch, x: Array) -> None:
     degree = index.offsets[h + 1] - index.offsets[h]
     three = 0.0  # walked backwards from t: the graph has every edge in both directions
     for edge in range(index.offsets[t], index.offsets[t + 1]):
@@ -190,8 +190,8 @@ def fill_connections(h: int, t: int, r: int, index: Index, least: float, s: Scra
 
 @kernel
 def fill_tails_and_names(
-    h: int, r: int, voted: Array, words_total: float, index: Index, sizes: Sizes, s: Scratch, candidates: Array,
-    x: Array, y: Array,
+    h: int, r: int, voted: Array, words_total: float, index: GraphIndex, sizes: Sizes, s: FeatureScratch,
+    candidates: Array, x: Array, y: Array,
 ) -> None:  # fmt: skip
     """voted: (tail with a vote by name); x, y: (candidate, feature)"""
     low, high = span(index.offsets, index.relations, h, r)
@@ -224,7 +224,7 @@ def fill_tails_and_names(
 
 
 @kernel
-def _want(tail: int, share: float, index: Index, s: Scratch) -> None:
+def _want(tail: int, share: float, index: GraphIndex, s: FeatureScratch) -> None:
     """Add a share of what a tail is like to what is wanted; a share of nothing takes all of it away again."""
     for edge in range(index.offsets[tail], index.offsets[tail + 1]):
         a = index.attribute[edge]
@@ -234,7 +234,7 @@ def _want(tail: int, share: float, index: Index, s: Scratch) -> None:
 
 
 @kernel
-def fill_context(h: int, r: int, index: Index, x: Array) -> None:
+def fill_context(h: int, r: int, index: GraphIndex, x: Array) -> None:
     low, high = span(index.offsets, index.relations, h, r)
     heads = index.head_offsets[r + 1] - index.head_offsets[r]
     x[0] = np.log1p(index.offsets[h + 1] - index.offsets[h])

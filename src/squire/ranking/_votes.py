@@ -11,11 +11,11 @@ import numpy as np
 
 from squire.core.compile import kernel
 from squire.ranking._features import (
-    Columns,
-    Index,
+    FeatureColumns,
+    FeatureScratch,
+    GraphIndex,
     Profile,
-    Rule,
-    Scratch,
+    RuleCandidates,
     Sizes,
     add_row,
     fill_connections,
@@ -34,11 +34,11 @@ Array = Any  # numba infers the types
 @kernel
 def describe(
     queries: Array,  # (query, 2): head and edge relation, best sorted by relation
-    index: Index,
-    rule: Rule,
+    index: GraphIndex,
+    rule: RuleCandidates,
     sizes: Sizes,
-    at: Columns,
-    s: Scratch,
+    at: FeatureColumns,
+    s: FeatureScratch,
     offsets: Array,  # (query + 1): receives where the candidates of each query begin
     candidates: Array,  # (room): receives them, sorted
     features: Array,  # (room, feature): receives theirs, zero before
@@ -87,7 +87,7 @@ def describe(
 
 
 @kernel
-def _enter(r: int, index: Index, s: Scratch) -> None:
+def _enter(r: int, index: GraphIndex, s: FeatureScratch) -> None:
     first = index.tail_offsets[r]
     for i in range(first, index.tail_offsets[r + 1]):
         t = index.tail[i]
@@ -108,7 +108,7 @@ def _normalise(row: Array) -> None:
 
 
 @kernel
-def _leave(r: int, index: Index, s: Scratch) -> None:
+def _leave(r: int, index: GraphIndex, s: FeatureScratch) -> None:
     for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
         s.place[index.tail[i]] = 0
     for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
@@ -121,7 +121,7 @@ def _leave(r: int, index: Index, s: Scratch) -> None:
 
 
 @kernel
-def _similar(h: int, index: Index, s: Scratch) -> int:
+def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
     """How alike those are to h that share a neighbour with it and have the relation. Gives their number."""
     num_relations = len(index.loops) // 2
     similar = s.touched[0]
@@ -144,7 +144,7 @@ def _similar(h: int, index: Index, s: Scratch) -> int:
 
 
 @kernel
-def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, float, float]:
+def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> tuple[int, float, float]:
     """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
     similar = s.touched[0]
     count = _similar(h, index, s)
@@ -174,7 +174,7 @@ def _vote(h: int, r: int, index: Index, sizes: Sizes, s: Scratch) -> tuple[int, 
 
 @kernel
 def _vote_by_likeness(
-    h: int, r: int, index: Index, profile: Profile, power: int, row: Array, votes: Array, touched: Array
+    h: int, r: int, index: GraphIndex, profile: Profile, power: int, row: Array, votes: Array, touched: Array
 ) -> tuple[int, float]:
     """The same by likeness of rows.  row: (item), votes: (entity), touched: receives who has votes"""
     count, total = 0, 0.0
@@ -201,7 +201,7 @@ def _vote_by_likeness(
 
 
 @kernel
-def _walk(h: int, index: Index, s: Scratch) -> tuple[int, int]:
+def _walk(h: int, index: GraphIndex, s: FeatureScratch) -> tuple[int, int]:
     """Where a random walk from h may be after one step and after two."""
     num_one, num_two = 0, 0
     degree = index.offsets[h + 1] - index.offsets[h]
@@ -224,18 +224,18 @@ def _walk(h: int, index: Index, s: Scratch) -> tuple[int, int]:
 
 
 @kernel
-def _chances(query: int, rule: Rule, s: Scratch) -> Array:
+def _chances(query: int, rule: RuleCandidates, s: FeatureScratch) -> Array:
     """Noisy or of the rules of each of their answers; gives the answers."""
     for i in range(rule.offsets[query], rule.offsets[query + 1]):
         wrong = 1.0
-        for j in range(rule.trust.shape[1]):
-            wrong *= 1 - rule.trust[i, j]
+        for j in range(rule.confidence.shape[1]):
+            wrong *= 1 - rule.confidence[i, j]
         s.chance[rule.answers[i]] = 1 - wrong
     return rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
 
 
 @kernel
-def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
+def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
     for i in range(num_voted):
         s.vote[s.touched[1, i]] = 0
         s.close_vote[s.touched[1, i]] = 0
@@ -254,8 +254,8 @@ def _clear(s: Scratch, num_voted: int, num_signed: int, num_one: int, num_two: i
 
 @kernel
 def _list(
-    h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: Index, sizes: Sizes, s: Scratch,
-    count: int, out: Array,
+    h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: GraphIndex, sizes: Sizes,
+    s: FeatureScratch, count: int, out: Array,
 ) -> int:  # fmt: skip
     """The union of what each source likes best, without what is known; nobody asks for the right answer here."""
     start = count
@@ -285,7 +285,7 @@ def _list(
 
 
 @kernel
-def _take(t: int, s: Scratch, count: int, out: Array) -> int:
+def _take(t: int, s: FeatureScratch, count: int, out: Array) -> int:
     if s.taken[t]:
         return count
     s.taken[t] = True
@@ -294,7 +294,9 @@ def _take(t: int, s: Scratch, count: int, out: Array) -> int:
 
 
 @kernel
-def _take_best(named: Array, number: int, score: Array, most: int, s: Scratch, count: int, out: Array) -> int:
+def _take_best(
+    named: Array, number: int, score: Array, most: int, s: FeatureScratch, count: int, out: Array
+) -> int:
     """The best that are not known.  named: (number), score: (entity)"""
     best = 0
     for i in range(number):

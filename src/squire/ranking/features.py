@@ -15,7 +15,7 @@ import numpy as np
 from squire.core.parallel import in_order, thread_count
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.ranking import _votes as kernels
-from squire.ranking._features import Columns, Profile, Rule, Sizes
+from squire.ranking._features import FeatureColumns, Profile, RuleCandidates, Sizes
 from squire.ranking.index import index_of, scratch
 from squire.ranking.table import BEST, COLUMN, FEATURES, LEAST, Feature, Features
 from squire.ranking.words import no_words
@@ -28,7 +28,10 @@ FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120,
 ROOM = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 1  # and the head itself
 POWER = 8  # most signatures are alike to some degree; the eighth power leaves those that are really so
 WORDS_POWER = 2  # few names share words at all, so little need be damped; not searched for
-LONG, LONG_TRUST = 3, 0.1  # rules so long must be trusted so much: the same MRR, four times as fast on FB15K237
+LONG, LONG_CONFIDENCE = (
+    3,
+    0.1,
+)  # longer rules need this smoothed confidence: the same MRR, four times as fast on FB15K237
 OWN_TAILS = 50  # tails of h to which candidates are compared
 
 
@@ -110,7 +113,7 @@ class CandidateFeatures:
         self.adjacency, self.rules, self.scorers = adjacency, rules, tuple(scorers)
         self.table = (*FEATURES, *(feature for scorer in self.scorers for feature in scorer.table))
         # The engine's, to which the numbers of its answers refer; `rules` are all that were mined.
-        self.used_rules = rules.take((rules.length < LONG) | (rules.trust >= LONG_TRUST))
+        self.used_rules = rules.take((rules.length < LONG) | (rules.smoothed_confidence >= LONG_CONFIDENCE))
         self._engine = RuleEngine(self.used_rules, adjacency, best=BEST)
         self.words = no_words(adjacency.num_entities) if words is None else words
         self._index = index_of(adjacency, self.words)
@@ -120,12 +123,14 @@ class CandidateFeatures:
             OWN_TAILS, LEAST, drop_linked,
         )  # fmt: skip
         firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")
-        self._columns = Columns(*(COLUMN[name] for name in firsts))
+        self._columns = FeatureColumns(*(COLUMN[name] for name in firsts))
 
     def describe(self, queries: Ids) -> CandidateLists:
         """The candidates of some queries, on one thread.  queries: (query, 2)"""
         answers = self._engine.answer(queries)  # refuses ids that are not in the graph
-        rule = Rule(answers.offsets, answers.answers, answers.rules, answers.trust, self._kind)
+        rule = RuleCandidates(
+            answers.offsets, answers.answers, answers.rules, answers.smoothed_confidence, self._kind
+        )
         offsets = np.zeros(len(queries) + 1, np.int64)
         candidates = np.empty(len(queries) * ROOM, np.int32)
         features = np.zeros((len(queries) * ROOM, len(FEATURES)), np.float32)

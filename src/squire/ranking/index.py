@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from squire.graph.adjacency import Adjacency, Offsets
-from squire.ranking._features import Index, Profile, Scratch
+from squire.ranking._features import FeatureScratch, GraphIndex, Profile
 
 
-def index_of(adjacency: Adjacency, words: Profile) -> Index:
+def index_of(adjacency: Adjacency, words: Profile) -> GraphIndex:
     heads, relations, tails = adjacency.heads, adjacency.relations, adjacency.tails
     n, num_edge_relations = adjacency.num_entities, 2 * adjacency.num_relations
     attribute, rarity, scale = _attributes(adjacency)
@@ -21,7 +21,7 @@ def index_of(adjacency: Adjacency, words: Profile) -> Index:
     facts = np.bincount(relations, minlength=num_edge_relations)
     loops = np.bincount(relations[heads == tails], minlength=num_edge_relations)
     starts, start_offsets = adjacency.starts
-    return Index(
+    return GraphIndex(
         adjacency.offsets, relations, tails,
         attribute, rarity, scale,
         _signatures(heads, relations, n, num_edge_relations), words,
@@ -68,14 +68,14 @@ def _tails(adjacency: Adjacency) -> tuple[Offsets, Offsets, Offsets, Offsets]:
     return offsets, tail, counts, first - offsets[relation]
 
 
-def scratch(index: Index, most: int) -> Scratch:
+def scratch(index: GraphIndex, most: int) -> FeatureScratch:
     """Empty memory for `kernels.describe`, for one thread."""
     n, num_edge_relations, num_attributes = len(index.offsets) - 1, len(index.facts), len(index.rarity)
 
     def per_entity() -> np.ndarray:
         return np.zeros(n)
 
-    return Scratch(
+    return FeatureScratch(
         place=np.zeros(n, np.int64),
         has=np.zeros(n, bool),
         profile=np.zeros(num_edge_relations),

@@ -39,10 +39,10 @@ def _rule_features() -> list[Feature]:
     rows = [
         ("noisy or of 5", "the chance that one of the 5 best rules for t is right, were they independent"),
         ("noisy or of 10", "the same of the 10 best rules"),
-        *((f"rule {i}", f"trust of the best rule number {i}") for i in range(1, 6)),
+        *((f"rule {i}", f"smoothed confidence of the best rule number {i}") for i in range(1, 6)),
         ("rules", f"rules that give t, at most {BEST}"),
-        ("sum of trust", f"trust of the {BEST} best rules, added up"),
-        *((f"best {kind}", f"trust of the best rule {kind}") for kind in KINDS),
+        ("sum of trust", f"smoothed confidence of the {BEST} best rules, added up"),
+        *((f"best {kind}", f"smoothed confidence of the best rule {kind}") for kind in KINDS),
         *((f"rules {kind}", f"how many of the {BEST} best rules are {kind}") for kind in KINDS),
     ]
     return [Feature(name, RULES, sentence, log=True) for name, sentence in rows]

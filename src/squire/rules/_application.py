@@ -10,28 +10,28 @@ from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, spa
 Array = Any
 
 
-class Closed(NamedTuple):
+class ClosedRules(NamedTuple):
     """A `ClosedIndex` sorted by length and body within each relation, so that bodies share their walks."""
 
     offsets: Array  # (2 * num_relations + 1)
     body: Array  # (entry, MAX_LENGTH)
     length: Array  # (entry)
-    trust: Array  # (entry)
+    confidence: Array  # (entry): smoothed
     rule: Array  # (entry)
 
 
-class Constants(NamedTuple):
+class ConstantRules(NamedTuple):
     """The constant rules, and two orders in which they are looked up."""
 
     table: Array  # (constant rule, 5): head, body relation, head constant, body constant, rule
-    trust: Array  # (constant rule)
+    confidence: Array  # (constant rule): smoothed
     by_body: Array  # (constant rule): rows of the table by head, body relation, body constant
     body_key: Array  # (constant rule): these as one number, sorted
     by_target: Array  # (constant rule): rows of the table by head, head constant
     target_key: Array  # (constant rule): these as one number, sorted
 
 
-class Scratch(NamedTuple):
+class ApplyScratch(NamedTuple):
     """Memory that queries use one after the other."""
 
     seen: Array  # (entity)
@@ -41,25 +41,25 @@ class Scratch(NamedTuple):
     slot_of: Array  # (entity): where it stands among the answers; -1 between queries
 
 
-class Found(NamedTuple):
+class FoundAnswers(NamedTuple):
     """Receives the answers of a query."""
 
     answers: Array  # (entity)
-    rules: Array  # (entity, best): the most trusted rules, then -1
-    trust: Array  # (entity, best)
+    rules: Array  # (entity, best): the rules of highest confidence, then -1
+    confidence: Array  # (entity, best): smoothed
 
 
 @kernel
 def apply_query(
     head: int,
     query: int,  # edge relation
-    closed: Closed,
-    constants: Constants,
+    closed: ClosedRules,
+    constants: ConstantRules,
     starts: Starts,
     edges: Edges,
-    scratch: Scratch,
+    scratch: ApplyScratch,
     token: int,  # above all that stand in the scratch
-    found: Found,
+    found: FoundAnswers,
 ) -> tuple[int, int]:
     """All answers that the rules give for (head, query, ?). Gives their number and the last token used."""
     count, token = _by_closed(head, query, closed, edges, scratch, token, found)
@@ -73,7 +73,13 @@ def apply_query(
 
 @kernel
 def _by_closed(
-    head: int, query: int, closed: Closed, edges: Edges, scratch: Scratch, token: int, found: Found
+    head: int,
+    query: int,
+    closed: ClosedRules,
+    edges: Edges,
+    scratch: ApplyScratch,
+    token: int,
+    found: FoundAnswers,
 ) -> tuple[int, int]:
     """r(head,Y) ← b1(head,A) ∧ …: where do the bodies lead?"""
     offsets, relations, tails = edges
@@ -93,12 +99,12 @@ def _by_closed(
                 y = tails[edge]
                 if reached[y] != token and y != head and y != b and y != via[b]:
                     reached[y] = token
-                    count = _offer(y, closed.rule[entry], closed.trust[entry], slot_of, count, found)
+                    count = _offer(y, closed.rule[entry], closed.confidence[entry], slot_of, count, found)
     return count, token
 
 
 @kernel
-def _same_walk(closed: Closed, one: int, other: int) -> bool:
+def _same_walk(closed: ClosedRules, one: int, other: int) -> bool:
     """Do two bodies differ in their last hop only?"""
     if closed.length[one] != closed.length[other]:
         return False
@@ -113,11 +119,11 @@ def _by_constants(
     head: int,
     query: int,
     num_relations: int,
-    constants: Constants,
+    constants: ConstantRules,
     edges: Edges,
     slot_of: Array,
     count: int,
-    found: Found,
+    found: FoundAnswers,
 ) -> int:
     """r(head,c) ← b(head,d): which bodies does the head satisfy?"""
     offsets, relations, tails = edges
@@ -135,7 +141,7 @@ def _by_constants(
                 row = constants.by_body[i]
                 c = constants.table[row, 2]
                 if c != head and (not any_end or b != query or _has_other(offsets, relations, tails, head, b, c)):
-                    count = _offer(c, constants.table[row, 4], constants.trust[row], slot_of, count, found)
+                    count = _offer(c, constants.table[row, 4], constants.confidence[row], slot_of, count, found)
                 i += 1
         previous = b
     return count
@@ -146,12 +152,12 @@ def _by_mirrors(
     head: int,
     query: int,
     num_relations: int,
-    constants: Constants,
+    constants: ConstantRules,
     starts: Starts,
     edges: Edges,
     slot_of: Array,
     count: int,
-    found: Found,
+    found: FoundAnswers,
 ) -> int:
     """r⁻¹(Y,head) ← b(Y,d): who satisfies the bodies of rules that predict the head?"""
     offsets, relations, tails = edges
@@ -173,7 +179,7 @@ def _by_mirrors(
                 continue
             if d < 0 and not _has_other(offsets, relations, tails, y, b, head if b == mirror else -1):
                 continue
-            count = _offer(y, constants.table[row, 4], constants.trust[row], slot_of, count, found)
+            count = _offer(y, constants.table[row, 4], constants.confidence[row], slot_of, count, found)
         i += 1
     return count
 
@@ -189,27 +195,27 @@ def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relati
 
 
 @kernel
-def _offer(answer: int, rule: int, trust: float, slot_of: Array, count: int, found: Found) -> int:
+def _offer(answer: int, rule: int, confidence: float, slot_of: Array, count: int, found: FoundAnswers) -> int:
     """Note that a rule gives an answer: insert it among the answer's best, ties by the smaller rule number."""
-    answers, top_rules, top_trust = found
+    answers, top_rules, top_confidence = found
     best = top_rules.shape[1]
     slot = slot_of[answer]
     if slot < 0:
         slot = count
         slot_of[answer], answers[slot] = slot, answer
-        top_rules[slot, :], top_trust[slot, :] = -1, 0.0
+        top_rules[slot, :], top_confidence[slot, :] = -1, 0.0
         count += 1
     at = best
     while at > 0 and (
         top_rules[slot, at - 1] < 0
-        or trust > top_trust[slot, at - 1]
-        or (trust == top_trust[slot, at - 1] and rule < top_rules[slot, at - 1])
+        or confidence > top_confidence[slot, at - 1]
+        or (confidence == top_confidence[slot, at - 1] and rule < top_rules[slot, at - 1])
     ):
         at -= 1
     if at < best:
         for i in range(best - 1, at, -1):
-            top_rules[slot, i], top_trust[slot, i] = top_rules[slot, i - 1], top_trust[slot, i - 1]
-        top_rules[slot, at], top_trust[slot, at] = rule, trust
+            top_rules[slot, i], top_confidence[slot, i] = top_rules[slot, i - 1], top_confidence[slot, i - 1]
+        top_rules[slot, at], top_confidence[slot, at] = rule, confidence
     return count
 
 

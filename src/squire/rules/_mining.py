@@ -15,7 +15,7 @@ Array = Any
 SEARCH_FACTOR = 8
 
 
-class Near(NamedTuple):
+class Neighbours(NamedTuple):
     """The neighbours of one Y at a time."""
 
     pair: Array  # (entity): the pair for whose Y this entity is a neighbour
@@ -23,7 +23,7 @@ class Near(NamedTuple):
     stop: Array
 
 
-class Table(NamedTuple):
+class CountTable(NamedTuple):
     """A hash table with open addressing that counts each key once a pair."""
 
     keys: Array  # (slot): or -1
@@ -31,14 +31,14 @@ class Table(NamedTuple):
     last: Array  # (slot): the pair that touched it last
 
 
-class Runs(NamedTuple):
+class EdgeRuns(NamedTuple):
     """The edges of each (head, relation)."""
 
     starts: Array  # (run + 1): its first edge
     offsets: Array  # (entity + 1): the runs of each head
 
 
-class Scratch(NamedTuple):
+class CountScratch(NamedTuple):
     """Memory that groups of bodies use one after the other."""
 
     seen: Array  # (entity): the walk that last came here
@@ -68,7 +68,9 @@ def count_support(
     the counting and, by the pair that last touched an entry, the counting once a pair.
     """
     num_entities = len(edges.offsets) - 1
-    near = Near(np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64))
+    near = Neighbours(
+        np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64)
+    )
     table = _table(4096)
     used = 0
     for pair in range(len(pairs)):
@@ -103,8 +105,8 @@ def _link_pair(
     num_relations: int,
     edges: Edges,
     by_pair: Edges,
-    near: Near,
-    table: Table,
+    near: Neighbours,
+    table: CountTable,
     room: int,  # entries that may still be added
 ) -> int:
     """Count the bodies between X and Y; gives how many are new in the table, and stops when there is no room."""
@@ -185,12 +187,12 @@ def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> in
 
 
 @kernel
-def _table(size: int) -> Table:
-    return Table(np.full(size, np.int64(-1)), np.zeros(size, np.int32), np.zeros(size, np.int32))
+def _table(size: int) -> CountTable:
+    return CountTable(np.full(size, np.int64(-1)), np.zeros(size, np.int32), np.zeros(size, np.int32))
 
 
 @kernel
-def _grown(table: Table) -> Table:
+def _grown(table: CountTable) -> CountTable:
     """The same entries in twice the room."""
     grown = _table(2 * len(table.keys))
     for old in range(len(table.keys)):
@@ -214,13 +216,13 @@ def count_bodies(
     pilot: int,  # so many starts tell what the rest will cost
     budgets: Array,  # (group): steps that it may take
     edges: Edges,
-    runs: Runs,
+    runs: EdgeRuns,
 ) -> tuple[Array, Array, Array, Array]:
     """Distinct pairs (X, Y) that each body gives; their standard error, 0 if exact; whether it stayed in limits.
     And for each group the steps that an exact count would take, or 0 if it was one.
     """
     num_entities, num_runs = len(edges.offsets) - 1, len(runs.starts)
-    scratch = Scratch(
+    scratch = CountScratch(
         np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.empty(num_entities, np.int64),
         np.full(num_entities, -1), np.full(len(starts.offsets), -1),
         np.empty(num_runs, np.int64), np.empty(num_runs, np.int64), np.empty(num_runs, np.int64),
@@ -247,8 +249,8 @@ def _count_group(
     length: int,
     limits: Array,
     edges: Edges,
-    runs: Runs,
-    scratch: Scratch,
+    runs: EdgeRuns,
+    scratch: CountScratch,
     token: int,  # above all that stand in the scratch
 ) -> tuple[Array, Array, Array, float, int]:
     """If the pilot shows that all starts cost more than the budget, the rest is estimated from as many starts as

@@ -1,4 +1,4 @@
-"""Rules as text: AnyBURL's file format, one rule a line, so that rules travel between us, AnyBURL and PyClause.
+"""AnyBURL's text format, one rule per line: how rules are exchanged with AnyBURL and PyClause.
 
 `body count <TAB> support <TAB> confidence <TAB> head <= atom, atom, …`, where an atom is `relation(X,A)`,
 variables are single capitals and anything else is a constant. An inverse is written by swapping the arguments.
@@ -6,35 +6,37 @@ variables are single capitals and anything else is a constant. An inverse is wri
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from lzma import LZMAError
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from squire.core.files import create_bytes, open_bytes
+from squire.core.files import create_bytes, open_bytes, replacing
 from squire.errors import RuleError, UnknownName
 from squire.graph.labels import LabelIndex, Labels
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
 
 VARIABLE = re.compile(r"[A-Z]")
 ATOM_END = re.compile(r"\),? *")
-REFLEXIVE = "me_myself_i"  # AnyBURL's constant for "the same entity": in the rules of graphs with self-loops
+REFLEXIVE = "me_myself_i"  # AnyBURL's constant for "the same entity", in graphs with self-loops
 
-# Labels that a line cannot hold: they would be read as a variable, as the end of a field, or without their space.
+# Labels that would be read back as a variable, as the end of a field, or without their leading space.
 UNWRITABLE_ENTITY, UNWRITABLE_RELATION = r"^[A-Z]$|[\t\r\n]", r"^\s|[\t\r\n]"
 
 
 @dataclass(frozen=True)
 class RuleFile:
-    """The rules of a file, and those of forms we do not use."""
+    """The rules of a file."""
 
     rules: Rules
-    skipped: int  # longer constant rules, rules without a body or with loops: AnyBURL has them, we do not
+    skipped: int  # rules of other forms: longer constant rules, rules without a body or with loops
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ class _Unsupported(Exception):
 
 
 def is_writable(rules: Rules, labels: Labels) -> npt.NDArray[np.bool_]:
-    """Can a line hold the names of the rule, so that it reads back as the same rule?  (rule)"""
+    """Whether a rule's labels fit the format, so that its line reads back as the same rule.  (rule)"""
     entity = _matches(labels.entities, UNWRITABLE_ENTITY)
     relation = _matches(labels.relations, UNWRITABLE_RELATION)
-    entity, relation = np.append(entity, False), np.append(np.tile(relation, 2), False)  # the last is NONE's
+    entity, relation = np.append(entity, False), np.append(np.tile(relation, 2), False)  # the last is for NONE
     bad = entity[rules.head_constant] | entity[rules.body_constant] | relation[rules.head]
     return ~(bad | relation[rules.body].any(axis=1))
 
@@ -65,9 +67,9 @@ def _matches(labels: LabelIndex, pattern: str) -> npt.NDArray[np.bool_]:
 
 
 def write_rules(rules: Rules, labels: Labels, path: Path) -> None:
-    """Write the rules in the order they have; the file appears whole or not at all."""
+    """Writes the rules in their order; the file appears whole or not at all."""
     if not is_writable(rules, labels).all():
-        raise RuleError(f"{path}: some labels do not fit the format. To do: leave out what is not is_writable().")
+        raise RuleError(f"{path}: some labels do not fit the format. Keep only the rules that are `is_writable`.")
     confidence = rules.confidence
     with create_bytes(path) as stream:
         for i in range(len(rules)):
@@ -76,57 +78,58 @@ def write_rules(rules: Rules, labels: Labels, path: Path) -> None:
 
 
 def rule_text(rules: Rules, index: int, labels: Labels) -> str:
-    """One rule as AnyBURL writes it."""
+    """One rule as AnyBURL writes it: `spouse(X,Y) <= spouse(Y,X)`."""
+    n = rules.num_relations
+    return _render(rules, index, lambda e: labels.entities[e], lambda r: labels.relations[r % n], FILE)
+
+
+def readable(rules: Rules, index: int, labels: Labels) -> str:
+    """One rule with shortened labels, for display: `spouse(X, Y) ⇐ spouse(Y, X)`."""
+    return _render(rules, index, labels.entity, labels.relation, DISPLAY)
+
+
+class _Style(NamedTuple):
+    comma: str
+    arrow: str
+    conjunction: str
+    anything: str  # the unbound variable of a constant rule
+
+
+FILE, DISPLAY = _Style(",", " <= ", ", ", "A"), _Style(", ", " ⇐ ", " ∧ ", "anything")
+
+
+def _render(
+    rules: Rules, index: int, entity: Callable[[int], str], relation: Callable[[int], str], style: _Style
+) -> str:
     r, c, d = int(rules.head[index]), int(rules.head_constant[index]), int(rules.body_constant[index])
     body = [b for b in rules.body[index].tolist() if b != NONE]
+
+    def atom(edge_type: int, first: str, second: str) -> str:
+        if edge_type >= rules.num_relations:
+            first, second = second, first
+        return f"{relation(edge_type)}({first}{style.comma}{second})"
+
     if c == NONE:
-        places = ["X", *"ABC"[: len(body) - 1], "Y"]
-        atoms = [_atom(labels, b, places[i], places[i + 1]) for i, b in enumerate(body)]
-        return f"{_atom(labels, r, 'X', 'Y')} <= {', '.join(atoms)}"
+        ends = ["X", *"AB"[: len(body) - 1], "Y"]
+        atoms = [atom(b, ends[i], ends[i + 1]) for i, b in enumerate(body)]
+        return f"{atom(r, 'X', 'Y')}{style.arrow}{style.conjunction.join(atoms)}"
     variable = "X" if r < rules.num_relations else "Y"  # r(X,c) and its mirror image r(c,Y)
-    end = "A" if d == NONE else labels.entities[d]
-    head = _atom(labels, r, variable, labels.entities[c])
-    return f"{head} <= {_atom(labels, body[0], variable, end)}"
-
-
-def readable(rules: Rules, rule: int, labels: Labels) -> str:
-    """`spouse(X,Y) ⇐ spouse(Y,X)`, with shortened labels."""
-    r, c, d = int(rules.head[rule]), int(rules.head_constant[rule]), int(rules.body_constant[rule])
-    body = [b for b in rules.body[rule].tolist() if b != NONE]
-
-    def atom(relation: int, first: str, second: str) -> str:
-        inverse = relation >= rules.num_relations
-        label = labels.relation(relation)
-        return f"{label}({second}, {first})" if inverse else f"{label}({first}, {second})"
-
-    if c == NONE:
-        places = ["X", *"AB"[: len(body) - 1], "Y"]
-        atoms = [atom(b, places[i], places[i + 1]) for i, b in enumerate(body)]
-        return f"{atom(r, 'X', 'Y')} ⇐ {' ∧ '.join(atoms)}"
-    variable = "X" if r < rules.num_relations else "Y"
-    end = "anything" if d == NONE else labels.entity(d)
-    return f"{atom(r, variable, labels.entity(c))} ⇐ {atom(body[0], variable, end)}"
-
-
-def _atom(labels: Labels, relation: int, first: str, second: str) -> str:
-    n = len(labels.relations)
-    if relation >= n:
-        relation, first, second = relation - n, second, first
-    return f"{labels.relations[relation]}({first},{second})"
+    end = style.anything if d == NONE else entity(d)
+    return f"{atom(r, variable, entity(c))}{style.arrow}{atom(body[0], variable, end)}"
 
 
 # ------------------------------------------------------------------------------------------------------- reading
 
 
 def read_rules(path: Path, labels: Labels) -> RuleFile:
-    """The rules of a file, in its order. A malformed line or an unknown name: RuleError with `file:line`."""
+    """The rules of a file, in its order. A malformed line or unknown label raises RuleError with `file:line`."""
     rows: list[tuple[int, list[int], int, int, int, int]] = []
     skipped = 0
     for number, line in _lines(path):
         try:
             fields = line.split("\t")
             if len(fields) != 4:
-                raise RuleError(f"expected 4 fields parted by tabs, found {len(fields)}.")
+                raise RuleError(f"expected 4 fields separated by tabs, found {len(fields)}.")
             body_count, support = _count(fields[0]), _count(fields[1])
             if support > body_count:
                 raise RuleError(f"support {support} must not exceed the body count {body_count}.")
@@ -135,7 +138,7 @@ def read_rules(path: Path, labels: Labels) -> RuleFile:
         except _Unsupported:
             skipped += 1
         except (RuleError, UnknownName) as error:
-            raise RuleError(f"{path}:{number}: {error} To do: mend or delete the line.") from None
+            raise RuleError(f"{path}:{number}: {error} Correct or delete the line.") from None
     if not rows:
         return RuleFile(Rules.empty(len(labels.relations)), skipped)
     columns = [np.array(column) for column in zip(*rows, strict=True)]
@@ -147,9 +150,9 @@ def read_rules(path: Path, labels: Labels) -> RuleFile:
 
 
 def ensure_readable(path: Path) -> None:
-    """Before a graph is loaded in vain."""
+    """Raises RuleError if there is no such file: a check that costs nothing, before the graph is loaded."""
     if not path.is_file():
-        raise RuleError(f"{path}: no such file. To do: make it with 'squire mine GRAPH -o {path}'.")
+        raise RuleError(f"{path}: no such file. Run `squire mine GRAPH -o {path}` first.")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -173,7 +176,7 @@ def _count(field: str) -> int:
 
 
 def _check_number(field: str) -> None:
-    """The confidence follows from the counts; but a line in which it is no number is not what it seems."""
+    """Checks the confidence, which is otherwise not used: it follows from the counts."""
     try:
         float(field)
     except ValueError:
@@ -195,7 +198,7 @@ def _parse(text: str, labels: Labels) -> tuple[int, list[int], int, int]:
 
 
 def _parse_head(text: str, labels: Labels) -> tuple[_Atom, str]:
-    """The head and the text of the body. LabelIndex may hold arrows: the first cut that makes sense counts."""
+    """The head and the text of the body. Labels may contain `<=`: the first that leaves a valid head counts."""
     problem: RuleError | UnknownName | None = None
     for arrow in re.finditer("<=", text):
         try:
@@ -206,7 +209,7 @@ def _parse_head(text: str, labels: Labels) -> tuple[_Atom, str]:
 
 
 def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[int, list[int], int, int]:
-    """Follow the chain from the head's first variable to its second, whatever the order of the atoms."""
+    """Follows the chain from the head's first variable to its second, whatever the order of the atoms."""
     if len(body) > MAX_LENGTH:
         raise _Unsupported
     chain: list[int] = []
@@ -218,7 +221,7 @@ def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[i
         forward = step.first == at
         chain.append(step.relation if forward else step.relation + num_relations)
         at = step.second if forward else step.first
-        if at in passed or not VARIABLE.fullmatch(at):  # a loop, or a constant on the way: no chain of ours
+        if at in passed or not VARIABLE.fullmatch(at):  # a loop, or a constant inside the chain
             raise _Unsupported
         passed.add(at)
         left = [atom for atom in left if atom is not step]
@@ -228,7 +231,7 @@ def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[i
 
 
 def _parse_constant(head: _Atom, body: _Atom, labels: Labels) -> tuple[int, list[int], int, int]:
-    """r(X,c) ← b(X,d) with every combination of directions."""
+    """r(X,c) ← b(X,d), in any combination of directions."""
     n = len(labels.relations)
     forward = bool(VARIABLE.fullmatch(head.first))
     variable, constant = (head.first, head.second) if forward else (head.second, head.first)
@@ -247,7 +250,7 @@ def _parse_constant(head: _Atom, body: _Atom, labels: Labels) -> tuple[int, list
 
 
 def _parse_body(text: str, labels: Labels) -> Iterator[_Atom]:
-    """The atoms of a body. LabelIndex may hold brackets and commas: the first cut that makes sense counts."""
+    """The atoms of a body. Labels may contain brackets and commas: the first valid atom counts."""
     while text:
         problem: RuleError | UnknownName | None = None
         for end in (match.end() for match in ATOM_END.finditer(text)):
@@ -264,13 +267,13 @@ def _parse_body(text: str, labels: Labels) -> Iterator[_Atom]:
 
 
 def _parse_atom(text: str, labels: Labels) -> _Atom:
-    """`relation(first,second)`, one of the two at least a variable, the other perhaps a known entity."""
+    """`relation(first,second)`: at least one is a variable, the other may be an entity."""
     opens = [match.start() for match in re.finditer(r"\(", text)]
     if not opens or not text.endswith(")"):
         raise RuleError(f"expected 'relation(X,Y)', found {text!r}.")
     known = [i for i in opens if labels.relations.find(text[:i]) is not None]
     cut = known[0] if known else opens[0]
-    relation = labels.relation_id(text[:cut])  # raises with the nearest names
+    relation = labels.relation_id(text[:cut])  # raises with the nearest labels
     inside = text[cut + 1 : -1]
     cuts: list[tuple[str, str]] = []  # two for `r(I, Robot,Y)`
     if VARIABLE.fullmatch(inside[:1]) and inside[1:2] == ",":
@@ -290,5 +293,42 @@ def _parse_atom(text: str, labels: Labels) -> _Atom:
 
 
 def _is_known(end: str, labels: Labels) -> bool:
-    """Is it a variable or an entity?"""
+    """Whether it is a variable or the label of an entity."""
     return bool(VARIABLE.fullmatch(end)) or end in labels.entities or labels.expand(end) in labels.entities
+
+
+# ------------------------------------------------------------------------------------------------------- sidecar
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What a rule file cannot say about itself, in `rules.tsv.json` beside `rules.tsv`."""
+
+    graph: str  # its path or name
+    options: dict[str, object] = field(default_factory=dict)
+    complete: bool = True
+    errors: dict[str, float] = field(default_factory=dict)  # text of a rule -> standard error of its confidence
+
+    @staticmethod
+    def path_of(rules: Path) -> Path:
+        return rules.with_name(rules.name + ".json")
+
+    def save(self, rules: Path) -> None:
+        content = {
+            "graph": self.graph,
+            "options": self.options,
+            "complete": self.complete,
+            "estimated": self.errors,
+        }
+        with replacing(self.path_of(rules)) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, rules: Path) -> Sidecar | None:
+        """The sidecar of a rule file, or None if there is none of ours."""
+        try:
+            content = json.loads(cls.path_of(rules).read_text(encoding="utf-8"))
+            errors = {str(rule): float(error) for rule, error in content["estimated"].items()}
+            return cls(str(content["graph"]), dict(content["options"]), bool(content["complete"]), errors)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None

@@ -1,18 +1,14 @@
-"""Which answers a rule set gives to `(head, relation, ?)`, by which rules, along which path.
-
-Works on ids and arrays. How answers are ranked among others, and against what, is the business of evaluation.
-"""
+"""Applying rules: the answers to `(head, relation, ?)`, the rules that give them, and the paths. Ids only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import thread_count
+from squire.core.parallel import in_order, thread_count
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _application as kernels
@@ -25,12 +21,12 @@ QUERIES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Candidates:
-    """The answers to some queries, each with its most trusted rules."""
+    """The answers to some queries, each with its rules of highest confidence."""
 
     offsets: Offsets  # (query + 1)
     answers: Ids  # (answer)
-    rules: Ids  # (answer, best): positions in the rule set, most trusted first, then NONE
-    trust: Scores  # (answer, best): of these rules, then 0
+    rules: Ids  # (answer, best): positions in the rules, highest confidence first, then NONE
+    smoothed_confidence: Scores  # (answer, best): of these rules, then 0
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -41,19 +37,19 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Grounding:
-    """One instance of a rule: the edges walked, and where they lead."""
+    """One instance of a rule: a path of edges."""
 
-    relations: tuple[int, ...]  # edge relations
+    relations: tuple[int, ...]  # edge types
     entities: tuple[int, ...]  # one more than relations
 
 
 class RuleEngine:
-    """A rule set made ready to answer queries on one graph."""
+    """Applies rules to the queries of one graph."""
 
     def __init__(self, rules: Rules, adjacency: Adjacency, best: int = 5) -> None:
         constants = np.concatenate([rules.head_constant, rules.body_constant])
         if rules.num_relations != adjacency.num_relations or np.any(constants >= adjacency.num_entities):
-            raise SettingError("the rules are of another graph: their relations or constants are not in this one.")
+            raise SettingError("the rules belong to another graph: this one lacks their relations or constants.")
         self.rules, self.adjacency, self.best = rules, adjacency, best
         self._closed = _closed(rules)
         self._constants = _constants(rules, adjacency)
@@ -61,13 +57,13 @@ class RuleEngine:
         self._starts = Starts(*adjacency.starts)
 
     def answer(self, queries: Ids) -> Candidates:
-        """The candidates of all queries, on one thread.  queries: (query, 2) head and edge relation"""
+        """The candidates of all queries, on one thread.  queries: (query, 2), head and edge type"""
         n = self.adjacency.num_entities
         if np.any(queries < 0) or np.any(queries >= [n, 2 * self.adjacency.num_relations]):
-            raise SettingError("queries hold ids that are not in the graph.")
-        scratch = kernels.Scratch(*np.full((5, n), -1, np.int64))
-        room = (n, self.best)
-        found = kernels.Found(np.empty(n, np.int32), np.empty(room, np.int32), np.empty(room))
+            raise SettingError("queries contain ids that are not in the graph.")
+        scratch = kernels.ApplyScratch(*np.full((5, n), -1, np.int64))
+        shape = (n, self.best)
+        found = kernels.FoundAnswers(np.empty(n, np.int32), np.empty(shape, np.int32), np.empty(shape))
         parts = [tuple(array[:0] for array in found)]
         token = 0
         for head, relation in queries.tolist():
@@ -82,24 +78,20 @@ class RuleEngine:
         )
 
     def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Candidates]:
-        """The same for any number of queries, a block of them at a time and in order, on several threads."""
-        blocks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-        workers = thread_count(threads)
-        with ThreadPoolExecutor(workers) as pool:
-            # A few blocks ahead keep the threads busy; all of them at once would fill the memory.
-            ahead = [pool.submit(self.answer, block) for block in blocks[: 2 * workers]]
-            for i in range(len(blocks)):
-                result = ahead.pop(0).result()
-                if i + 2 * workers < len(blocks):
-                    ahead.append(pool.submit(self.answer, blocks[i + 2 * workers]))
-                yield result
+        """The same for any number of queries, in order and in blocks, on several threads."""
+        count = -(-len(queries) // QUERIES_AT_ONCE)
+
+        def answer_block(i: int) -> Candidates:
+            return self.answer(queries[i * QUERIES_AT_ONCE : (i + 1) * QUERIES_AT_ONCE])
+
+        return in_order(answer_block, count, thread_count(threads))
 
     def grounding(self, head: int, relation: int, answer: int, rule: int) -> Grounding | None:
-        """One path by which a rule gives an answer: for a closed rule from head to answer."""
+        """One path by which a rule gives an answer. A closed rule's leads from head to answer."""
         rules = self.rules
         body = [b for b in rules.body[rule].tolist() if b != NONE]
         if rules.is_closed[rule]:
-            if relation != rules.head[rule]:  # the query is about the inverse: walk the mirror image
+            if relation != rules.head[rule]:  # the query asks for the inverse: walk the mirror image
                 body = [self.adjacency.inverse(b) for b in reversed(body)]
             path = np.empty(len(body), np.int32)
             found = kernels.ground(head, answer, np.array(body, np.int32), len(body), *self._edges, path)
@@ -113,19 +105,19 @@ class RuleEngine:
         return Grounding((body[0],), (x, int(allowed[0]))) if len(allowed) else None
 
 
-def _closed(rules: Rules) -> kernels.Closed:
-    """Bodies that differ in their last hop only, side by side: they are walked together."""
+def _closed(rules: Rules) -> kernels.ClosedRules:
+    """Sorted so that bodies that differ only in their last hop are neighbours: they are walked together."""
     closed = ClosedIndex.from_rules(rules)
     relation = np.repeat(np.arange(len(closed.offsets) - 1), np.diff(closed.offsets))
     length = np.sum(closed.body != NONE, axis=1)
     order = np.lexsort((*closed.body.T[::-1], length, relation))
-    return kernels.Closed(
-        closed.offsets, closed.body[order], length[order], closed.trust[order], closed.rule[order]
+    return kernels.ClosedRules(
+        closed.offsets, closed.body[order], length[order], closed.smoothed_confidence[order], closed.rule[order]
     )
 
 
-def _constants(rules: Rules, adjacency: Adjacency) -> kernels.Constants:
-    """Constant rules twice: by head and body, and by head and what they predict."""
+def _constants(rules: Rules, adjacency: Adjacency) -> kernels.ConstantRules:
+    """Constant rules in two orders: by head and body, and by head and predicted constant."""
     which = np.flatnonzero(~rules.is_closed)
     columns = (rules.head, rules.body[:, 0], rules.head_constant, rules.body_constant)
     table = np.stack([*(column[which].astype(np.int64) for column in columns), which], axis=1)
@@ -134,20 +126,20 @@ def _constants(rules: Rules, adjacency: Adjacency) -> kernels.Constants:
     target_key = table[:, 0] * n + table[:, 2]
     by_body, by_target = np.argsort(body_key, kind="stable"), np.argsort(target_key, kind="stable")
     keys = by_body, body_key[by_body], by_target, target_key[by_target]
-    return kernels.Constants(table, rules.trust[which], *keys)
+    return kernels.ConstantRules(table, rules.smoothed_confidence[which], *keys)
 
 
 # --------------------------------------------------------------------------------------------------- aggregation
 
 
 def noisy_or(candidates: Candidates) -> Scores:
-    """The probability that at least one of the rules is right, as if they were independent.  (answer)"""
-    return np.asarray(1 - np.prod(1 - candidates.trust, axis=1))
+    """The probability that at least one of the rules is right, assuming independence.  (answer)"""
+    return np.asarray(1 - np.prod(1 - candidates.smoothed_confidence, axis=1))
 
 
 def maximum(candidates: Candidates) -> Scores:
-    """Ordinals in the order of the best rule, ties broken by the next, as AnyBURL does.  (answer)"""
+    """Ordinals by the best rule, ties broken by the next best, as AnyBURL does.  (answer)"""
     if not len(candidates.answers):
         return np.empty(0)
-    ordinals = np.unique(candidates.trust, axis=0, return_inverse=True)[1]
+    ordinals = np.unique(candidates.smoothed_confidence, axis=0, return_inverse=True)[1]
     return np.asarray(ordinals.reshape(-1) + 1.0)

@@ -1,10 +1,8 @@
-"""Mine rules from a graph: every body that links enough train triples, with its counts.
+"""Rule mining: every body that predicts enough train triples, with its counts.
 
-Closed rules are found from the triples themselves (which bodies link X to Y: the support), then counted (how many
-pairs does each such body give). Rules with constants come from what entities have in common. Counts are exact as
-long as the budget of steps lasts; what exceeds it is estimated from a sample and carries its error.
-
-This module knows arrays and threads; walking is the business of `kernels`, text that of `text`.
+For closed rules, the bodies that link the X and Y of each triple give the support; then the pairs that each of
+these bodies links are counted. Rules with constants come from the attributes that entities share. Counts are exact
+within a budget of steps; beyond it they are estimated from a sample, with a standard error.
 """
 
 from __future__ import annotations
@@ -32,52 +30,45 @@ TARGETS_PER_TASK = 4096
 
 @dataclass(frozen=True)
 class MiningOptions:
-    """Which rules to look for."""
+    """Which rules to mine."""
 
     length: int = 3
-    """Longest body of a closed rule."""
+    """Longest body of a closed rule, 1 to 3."""
     min_support: int = 2
-    """Train triples that a rule must predict rightly."""
+    """Train triples that a rule must predict."""
     min_confidence: float = 0.002
-    """Share of its predictions that must be right."""
+    """Share of a rule's predictions that must be train triples."""
     constants: bool = True
     """Also mine rules with constants."""
     constant_support: int = 3
-    """min_support of rules with constants: there are many more of them, and two cases prove little."""
+    """The minimum support of rules with constants, which are far more numerous."""
     constant_confidence: float = 0.02
-    """min_confidence of rules with constants."""
+    """The minimum confidence of rules with constants."""
     max_constants: int = 300_000
-    """Of the rules with constants, so many of the most trusted are kept: FB15K237 has millions."""
+    """Rules with constants to keep, those of the highest smoothed confidence: FB15K237 has millions."""
     budget: float = 5e10
-    """Decoder (edges looked at) for each length; beyond it counts are estimated from a sample."""
+    """Steps (edges looked at) per length; beyond it, counts are estimated from a sample."""
     seed: int = 0
-    """Decides which instances are sampled where the budget is exceeded."""
+    """Seed of the samples."""
     threads: int | None = None
-    """By default one a core; the result is the same for any number."""
+    """By default one per core; the result does not depend on it."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.length <= MAX_LENGTH:
-            raise SettingError(f"--length {self.length}: expected 1 to {MAX_LENGTH}.")
-        for flag, support in (("support", self.min_support), ("constant-support", self.constant_support)):
-            if support < 1:
-                raise SettingError(f"--{flag} {support}: expected 1 or more.")
-        for flag, share in (
-            ("confidence", self.min_confidence),
-            ("constant-confidence", self.constant_confidence),
-        ):
-            if not 0 < share <= 1:
-                raise SettingError(f"--{flag} {share}: expected a share above 0, at most 1.")
-        if self.max_constants < 0:
-            raise SettingError(f"--max-constants {self.max_constants}: expected 0 or more.")
-        if not self.budget > 0:  # so that NaN is refused too
-            raise SettingError(f"--budget {self.budget}: expected a positive number of steps.")
-        if self.seed < 0:
-            raise SettingError(f"--seed {self.seed}: expected 0 or more.")
+            raise SettingError(f"length={self.length}: expected 1 to {MAX_LENGTH}.")
+        for name, least in (("min_support", 1), ("constant_support", 1), ("max_constants", 0), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise SettingError(f"{name}={getattr(self, name)}: expected {least} or more.")
+        for name in ("min_confidence", "constant_confidence"):
+            if not 0 < getattr(self, name) <= 1:
+                raise SettingError(f"{name}={getattr(self, name)}: expected a share above 0, at most 1.")
+        if not self.budget > 0:  # refuses NaN too
+            raise SettingError(f"budget={self.budget}: expected a positive number of steps.")
 
 
 @dataclass(frozen=True)
 class Mined:
-    """What was found; incomplete if it was interrupted."""
+    """The rules found; not complete if mining was interrupted."""
 
     rules: Rules
     complete: bool
@@ -86,7 +77,7 @@ class Mined:
 def mine_rules(
     adjacency: Adjacency, options: MiningOptions | None = None, progress: Progress | None = None
 ) -> Mined:
-    """All rules within the options, sorted by head and trust. Ctrl-C ends it with what is complete by then."""
+    """All rules within the options, by head and smoothed confidence. Ctrl-C keeps the rules found so far."""
     options = options or MiningOptions()
     work = _Work(options.threads, progress)
     parts: list[Rules] = []
@@ -96,27 +87,29 @@ def mine_rules(
             parts.extend(_mine_closed(adjacency, length, options, work))
             if length == min(2, options.length) and options.constants:
                 found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
-                parts.append(_sorted(found, by_trust=True).take(np.arange(min(len(found), options.max_constants))))
+                parts.append(
+                    _sorted(found, by_confidence=True).take(np.arange(min(len(found), options.max_constants)))
+                )
     except KeyboardInterrupt:
         complete = False
     return Mined(_sorted(Rules.concatenate(adjacency.num_relations, parts)), complete)
 
 
-def _sorted(rules: Rules, by_trust: bool = False) -> Rules:
-    """By head, then trust, or the other way round; what is still equal by the rest, so that runs repeat."""
+def _sorted(rules: Rules, by_confidence: bool = False) -> Rules:
+    """By head, then confidence, or the other way round; ties in a fixed order, so that runs are reproducible."""
     rest = (rules.body_constant, *rules.body.T[::-1], rules.head_constant)
-    first = (rules.head, -rules.trust) if by_trust else (-rules.trust, rules.head)
+    first = (rules.head, -rules.smoothed_confidence) if by_confidence else (-rules.smoothed_confidence, rules.head)
     return rules.take(np.lexsort((*rest, *first)))
 
 
 class _Work:
-    """Tasks on threads, with the progress of their stage."""
+    """Runs tasks on threads and reports the progress of their stage."""
 
     def __init__(self, threads: int | None, progress: Progress | None) -> None:
         self._threads, self._progress = thread_count(threads), progress or (lambda stage, done, total: None)
 
     def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
-        """`task(0)` … `task(count - 1)`, numbered, as they end."""
+        """The numbers and results of `task(0)` … `task(count - 1)`, as they finish."""
         self._progress(stage, 0, count)
         for done, result in enumerate(as_done(task, count, self._threads), 1):
             self._progress(stage, done, count)
@@ -127,7 +120,7 @@ class _Work:
 
 
 def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work: _Work) -> Iterator[Rules]:
-    """The closed rules of one length, a part at a time."""
+    """The closed rules of one length, in parts."""
     head, key, support, share = _find_support(adjacency, length, options, work)
     if not len(head):
         return
@@ -145,7 +138,7 @@ def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work
         local = np.repeat(np.arange(len(which)), heads_of[which])
         count = np.maximum(counts[local], support[entries])
         confidence = support[entries] / count
-        # Relative errors of support (a share of the pairs was looked at) and of the body count add up.
+        # The relative variances of the support (from a share of the pairs) and of the body count add up.
         relative = (1 - share[entries]) / np.maximum(support[entries] * share[entries], 1)
         relative = np.sqrt(relative + (errors[local] / np.maximum(count, 1)) ** 2)
         good = alive[local] & (confidence >= options.min_confidence)
@@ -166,7 +159,7 @@ def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work
 def _find_support(
     adjacency: Adjacency, length: int, options: MiningOptions, work: _Work
 ) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Per rule: head relation, body key, support, and the share of the head's pairs that was looked at."""
+    """Per rule: head, body key, support, and the share of the head's pairs that was examined."""
     order = np.lexsort((adjacency.relations, adjacency.tails, adjacency.heads))
     edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
     by_pair = Edges(adjacency.offsets, adjacency.relations[order], adjacency.tails[order])
@@ -175,7 +168,9 @@ def _find_support(
     of_relation = np.argsort(triples[:, 1], kind="stable")
     firsts = np.concatenate([[0], np.cumsum(sizes)])
     shares = _shares(adjacency, length, options.budget)
-    heads = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]  # large ones first: threads end together
+    heads = np.argsort(-sizes, kind="stable")[
+        : np.count_nonzero(sizes)
+    ]  # large ones first: threads finish together
 
     def task(i: int) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         head = heads[i]
@@ -202,7 +197,7 @@ def _find_support(
 
 
 def _shares(adjacency: Adjacency, length: int, budget: float) -> npt.NDArray[np.float64]:
-    """Which share of each relation's pairs the budget allows: the costliest are cut to one common cost."""
+    """The share of each relation's pairs that the budget allows; the costliest are cut to one common cost."""
     degree = np.diff(adjacency.offsets)
     cost_of = degree.astype(np.float64)
     if length == 3:
@@ -215,9 +210,9 @@ def _shares(adjacency: Adjacency, length: int, budget: float) -> npt.NDArray[np.
 
 
 def _common_cut(costs: npt.NDArray[np.float64], budget: float) -> float:
-    """The cost to which the costliest must be cut so that all of them together stay in the budget."""
+    """The cost to which the most expensive must be cut so that the total stays within the budget."""
     rising = np.sort(costs)
-    # Cut to rising[i], the work is all that lies below and a rectangle above it.
+    # Cut to rising[i], the work is the sum of all smaller costs and a rectangle above them.
     work = np.cumsum(rising) - rising + rising * np.arange(len(rising), 0, -1)
     fits = int(np.searchsorted(work, budget, side="right"))
     return float("inf") if fits == len(rising) else float((budget - rising[:fits].sum()) / (len(rising) - fits))
@@ -239,9 +234,9 @@ def _count_all(
     options: MiningOptions,
     work: _Work,
 ) -> Iterator[tuple[Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]]:
-    """Body counts, some bodies at a time: which, counts, errors, within limits.
+    """Body counts, in parts: which bodies, their counts, errors, and whether they are within the limits.
 
-    Every group gets the same small budget first; what cannot be exact within it shares the whole budget then.
+    First every group gets the same small budget. Those that cannot be exact within it then share the whole budget.
     """
     prefix = bodies[:, : max(length - 1, 1)]
     firsts = np.concatenate([[0], np.flatnonzero(np.any(prefix[1:] != prefix[:-1], axis=1)) + 1])
@@ -274,7 +269,7 @@ def _count_all(
         yield which[exact], counts[exact], errors[exact], alive[exact]
     hard = np.argsort(-costs, kind="stable")[
         : np.count_nonzero(costs)
-    ]  # the costliest first: threads end together
+    ]  # the most expensive first: threads finish together
     budgets[hard] = _common_cut(costs[hard], options.budget)
     for _, (which, counts, errors, alive, _) in count(f"hard counts of length {length}", hard, 4):
         yield which, counts, errors, alive
@@ -286,27 +281,27 @@ def _ranges(firsts: Offsets, sizes: Offsets) -> Offsets:
 
 
 def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:
-    """The entities that have an edge of each relation, shuffled: a sample of them is a prefix."""
+    """The entities that have an edge of each type, shuffled: any prefix is a sample."""
     entities, offsets = adjacency.starts
     relation = np.repeat(np.arange(2 * adjacency.num_relations), np.diff(offsets))
     return Starts(entities[np.lexsort((rng.random(len(entities)), relation))], offsets)
 
 
-def _runs(adjacency: Adjacency) -> kernels.Runs:
-    """Where the edges of each (head, relation) begin, and each head's first such run.  (run + 1), (entity + 1)"""
+def _runs(adjacency: Adjacency) -> kernels.EdgeRuns:
+    """The first edge of each (head, relation), and each head's first such run.  (run + 1), (entity + 1)"""
     heads, relations = adjacency.heads, adjacency.relations
     new = np.ones(len(heads), bool)
     new[1:] = (heads[1:] != heads[:-1]) | (relations[1:] != relations[:-1])
     firsts = np.flatnonzero(new)
     offsets = np.searchsorted(firsts, adjacency.offsets)
-    return kernels.Runs(np.append(firsts, len(heads)), offsets.astype(np.int64))
+    return kernels.EdgeRuns(np.append(firsts, len(heads)), offsets.astype(np.int64))
 
 
 # ------------------------------------------------------------------------------------------ rules with constants
 
 
 def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: _Work) -> Iterator[Rules]:
-    """r(X,c) ← b(X,d) and r(X,c) ← b(X,A), over all edge relations r: the mirror images are among them."""
+    """r(X,c) ← b(X,d) and r(X,c) ← b(X,A), over all edge types r, which includes the mirror images."""
     n = adjacency.num_entities
     codes = adjacency.relations.astype(np.int64) * n + adjacency.tails
     attributes, attribute = np.unique(codes, return_inverse=True)

@@ -1,10 +1,10 @@
-"""The rule type: parallel arrays of ids. Text lives in `text`, mining in `mine`, answers in `apply`.
+"""Rules as parallel arrays of ids.
 
 Closed rule     r(X,Y) ← b1(X,A1) ∧ … ∧ bn(A(n-1),Y)
 Constant rules  r(X,c) ← b(X,d)      r(X,c) ← b(X,A)
 
-Relations are edge relations (`r + num_relations` walks r backwards), so that the mirror images
-`r(c,Y) ← b(d,Y)` are constant rules whose head is an inverse relation.
+Relations are edge types (`r + num_relations` walks r backwards), so the mirror images `r(c,Y) ← b(d,Y)` are
+constant rules whose head is an inverse relation.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from squire.graph.adjacency import Ids, Offsets
 MAX_LENGTH = 3
 NONE = -1  # no such atom, no such constant
 
-# Pessimism of the confidence: with few instances a rule is not trusted as its plain ratio would have it. Of 2, 5,
-# 10 and 20, ten was the best or near it on valid of NELL23K, NELL995, FB15K237-20 and world (docs/LOG.md).
+# Failures added to every rule, because a ratio of few instances is unreliable. Of 2, 5, 10 and 20, ten was the
+# best or close to it on the valid splits of NELL23K, NELL995, FB15K237-20 and world (docs/LOG.md).
 PSEUDO_COUNT = 10
 
 
@@ -29,11 +29,11 @@ class Rules:
     """A set of rules, in any order."""
 
     num_relations: int  # of the graph, without inverses
-    head: Ids  # (rule): edge relation r; a closed rule's is never an inverse
-    body: Ids  # (rule, MAX_LENGTH): edge relations walked from X, then NONE
+    head: Ids  # (rule): edge type r; a closed rule's is never an inverse
+    body: Ids  # (rule, MAX_LENGTH): edge types walked from X, then NONE
     head_constant: Ids  # (rule): c, or NONE for a closed rule
     body_constant: Ids  # (rule): d where the body ends, or NONE for Y (closed) or any A
-    body_count: Offsets  # (rule): (X, Y) pairs, or X for constant rules, that the body gives
+    body_count: Offsets  # (rule): pairs (X, Y) that satisfy the body; for constant rules, X
     support: Offsets  # (rule): those of them that are in the graph
     error: npt.NDArray[np.float64]  # (rule): standard error of the confidence where counts are estimates, else 0
 
@@ -52,12 +52,12 @@ class Rules:
 
     @property
     def confidence(self) -> npt.NDArray[np.float64]:
-        """The plain ratio, as rule files state it.  (rule)"""
+        """Support over body count, as rule files state it.  (rule)"""
         return self.support / np.maximum(self.body_count, 1)
 
     @property
-    def trust(self) -> npt.NDArray[np.float64]:
-        """The confidence with PSEUDO_COUNT failures added: what rankings and path search sort by.  (rule)"""
+    def smoothed_confidence(self) -> npt.NDArray[np.float64]:
+        """The confidence with PSEUDO_COUNT failures added, by which rules are ranked.  (rule)"""
         return self.support / (self.body_count + PSEUDO_COUNT)
 
     def take(self, index: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Rules:
@@ -89,12 +89,12 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class ClosedIndex:
-    """Closed rules and their mirrors by head relation, the most trusted first: what walks along rules needs."""
+    """Closed rules and their mirror images by head, those of the highest smoothed confidence first."""
 
-    offsets: Offsets  # (2 * num_relations + 1): rules of edge relation r are offsets[r]:offsets[r + 1]
-    body: Ids  # (entry, MAX_LENGTH): edge relations from head to tail, then NONE
-    trust: npt.NDArray[np.float64]  # (entry), falling within a relation
-    rule: Offsets  # (entry): position in the rules that the index was made of
+    offsets: Offsets  # (2 * num_relations + 1): rules of edge type r are offsets[r]:offsets[r + 1]
+    body: Ids  # (entry, MAX_LENGTH): edge types from head to tail, then NONE
+    smoothed_confidence: npt.NDArray[np.float64]  # (entry), descending within a head
+    rule: Offsets  # (entry): position in the rules
 
     @classmethod
     def from_rules(cls, rules: Rules) -> ClosedIndex:
@@ -103,15 +103,15 @@ class ClosedIndex:
         body = rules.body[which]
         head = np.concatenate([rules.head[which], inverse(rules.head[which], rules.num_relations)])
         both = np.concatenate([body, mirrored(body, rules.num_relations)])
-        trust = np.tile(rules.trust[which], 2)
-        # Ties are broken by shorter bodies, then by relation ids: any fixed order, so that runs repeat.
-        order = np.lexsort((both[:, 2], both[:, 1], both[:, 0], (both != NONE).sum(axis=1), -trust, head))
+        confidence = np.tile(rules.smoothed_confidence[which], 2)
+        # Ties are broken by shorter bodies, then by relation ids, so that runs are reproducible.
+        order = np.lexsort((both[:, 2], both[:, 1], both[:, 0], (both != NONE).sum(axis=1), -confidence, head))
         offsets = np.searchsorted(head[order], np.arange(2 * rules.num_relations + 1))
-        return cls(offsets.astype(np.int64), both[order], trust[order], np.tile(which, 2)[order])
+        return cls(offsets.astype(np.int64), both[order], confidence[order], np.tile(which, 2)[order])
 
 
 def inverse(relations: Ids, num_relations: int) -> Ids:
-    """The edge relations that walk the same edges the other way; NONE stays."""
+    """The edge types that walk the same edges the other way; NONE stays NONE."""
     turned = np.where(relations < num_relations, relations + num_relations, relations - num_relations)
     return np.where(relations == NONE, NONE, turned).astype(np.int32)
 

@@ -222,7 +222,7 @@ def _taken(paths: Paths, is_taken: npt.NDArray[np.bool_]) -> Paths:
     drawn = np.repeat(np.arange(len(paths)), paths.weight)  # row by row, the same number each
     weight = np.bincount(drawn[is_taken.reshape(-1)], minlength=len(paths)).astype(np.int32)
     kept = np.flatnonzero(weight)
-    columns = ("row", "length", "relations", "entities", "source", "rule", "trust")
+    columns = ("row", "length", "relations", "entities", "source", "rule")
     return replace(paths, weight=weight[kept], **{name: getattr(paths, name)[kept] for name in columns})
 
 
