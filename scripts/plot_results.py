@@ -1,0 +1,98 @@
+"""Draw MRR on the four benchmarks beside the baselines and the paper: docs/images/results.png.
+
+    python scripts/plot_results.py
+
+Our figures come from results/*.json, published ones from the table below.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).resolve().parents[1]
+GRAPHS = ("NELL23K", "FB15K237-20", "NELL995", "FB15K237")
+# Test MRR of tails: SQUIRE with self-consistency and the best embedding model, both from the paper's tables.
+PUBLISHED = {
+    "NELL23K": (0.244, 0.279),
+    "FB15K237-20": (0.253, 0.274),
+    "NELL995": (0.519, 0.543),
+    "FB15K237": (0.433, 0.451),
+}
+NAMES = (
+    "tail frequency",
+    "SQUIRE (paper)",
+    "best embedding model (paper)",
+    "rules",
+    "all evidence (this package)",
+)
+COLOURS = ("#c9ccd1", "#8aa6c1", "#5f7d9c", "#7fc8b4", "#00796b")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Our results on the test tails of a graph."""
+
+    frequency: float
+    rules: float
+    fused: float  # mean over seeds
+    deviation: float | None  # over seeds; None for a single one
+    hits1: float
+    hits10: float
+    errors: tuple[float, float]  # calibration error of the first answers, and of the first ten
+
+
+def measured(graph: str) -> Measured:
+    rules, fused = (read(f"{kind}-{graph}") for kind in ("rules", "fused"))
+    mean = fused["mrr"]["test, tail"]
+    best = row(fused, graph, "fused")
+    reliability = fused["reliability"]["test, tail"]
+    return Measured(
+        frequency=row(rules, graph, "frequency")["mrr"],
+        rules=row(rules, graph, "rules+frequency")["mrr"],
+        fused=mean["mean"],
+        deviation=mean["deviation"] if mean["seeds"] > 1 else None,
+        hits1=best["hits1"],
+        hits10=best["hits10"],
+        errors=(reliability["first 1"]["error"], reliability["first 10"]["error"]),
+    )
+
+
+def read(name: str) -> Any:
+    return json.loads((HOME / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def row(content: dict[str, Any], graph: str, method: str) -> dict[str, Any]:
+    """The first row of a method on the test tails."""
+    start = f"{graph}|split:test|side:tail|method:{method}|"
+    found: dict[str, Any] = next(row for row in content["rows"] if row["signature"].startswith(start))
+    return found
+
+
+def main() -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 3.6), dpi=160)
+    width = 0.16
+    for place, graph in enumerate(GRAPHS):
+        ours = measured(graph)
+        values = (ours.frequency, *PUBLISHED[graph], ours.rules, ours.fused)
+        for number, (name, value, colour) in enumerate(zip(NAMES, values, COLOURS, strict=True)):
+            x = place + (number - 2) * width
+            axes.bar(x, value, width * 0.94, color=colour, label=None if place else name)
+            bold = "bold" if number == len(NAMES) - 1 else "normal"
+            axes.text(x, value + 0.008, f"{value:.3f}".lstrip("0"), ha="center", fontsize=7.5, fontweight=bold)
+    axes.set_xticks(range(len(GRAPHS)), GRAPHS)
+    axes.set_ylabel("MRR, filtered, test tails")
+    axes.set_ylim(0, 0.66)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(axis="x", length=0)
+    figure.legend(loc="outside upper center", ncols=5, frameon=False, fontsize=8, columnspacing=1.2)
+    figure.tight_layout(rect=(0, 0, 1, 0.93))
+    figure.savefig(HOME / "docs" / "images" / "results.png")
+
+
+if __name__ == "__main__":
+    main()
