@@ -19,7 +19,7 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.loading import load_graph
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
-from squire.studies.planted import random_facts
+from squire.studies.graphs import random_facts
 
 TARGETS = {"nell23k_s": "< 30", "fb15k237_s": "< 300", "apply_qps": "≥ 500", "peak_mb": "< 2000"}
 CLOSED = MiningOptions(constants=False)

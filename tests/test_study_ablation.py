@@ -23,10 +23,18 @@ from squire.evaluation.queries import QuerySet
 from squire.model.recipe import Recipe, load_recipe
 from squire.search.decoding import DecodingOptions
 from squire.search.trained import TrainedModel, load_settings
-from squire.studies import scores
-from squire.studies.ablation import FULL, NO_ITER, NO_RULE, VARIANTS, Ablation, Budget
-from squire.studies.ablation_table import FREQUENCY, Result, markdown, result_of
-from squire.studies.scores import scores_of
+from squire.studies import ablation_study
+from squire.studies.ablation_study import (
+    FULL,
+    NO_ITER,
+    NO_RULE,
+    VARIANTS,
+    Ablation,
+    AblationResult,
+    Budget,
+    scores_of,
+)
+from squire.studies.reports import FREQUENCY
 from squire.training.preparation import prepare
 from squire.training.trainer import Moment, Trainer
 
@@ -46,7 +54,7 @@ def silent(*_: object) -> None:
 def trained(folder: Path, budget: Budget = "steps") -> Ablation:
     made = Ablation(family(), a_recipe(), folder, budget)
     for variant in VARIANTS:
-        made.train(variant, made.prepared(variant, silent), ignore)
+        made.train(variant, made.prepared(variant), ignore)
     return made
 
 
@@ -101,7 +109,7 @@ def test_with_the_recipes_epochs_it_has_fewer_steps_and_the_table_says_so(tmp_pa
     assert no_iter is not None
     assert (full.epochs, no_iter.epochs) == (4 + 2 + 1, 4)
     assert no_iter.step < full.step
-    table = markdown(result_of(made))
+    table = made.result().markdown()
     assert "fewer steps" in table
     assert f"| − iter | 4 | {no_iter.step:,} |" in table
 
@@ -127,13 +135,13 @@ def test_both_aggregations_of_one_search_are_those_of_two(done: Ablation) -> Non
 
 
 def test_rows_have_frequency_signatures_and_paired_differences(done: Ablation) -> None:
-    result = result_of(done)
+    result = done.result()
     assert result.finished
     names = [variant.name for variant in VARIANTS for _ in ("sum", "max")] + [FREQUENCY]
     assert [(row.split, row.variant) for row in result.rows] == [
         (split, name) for split in ("valid", "test") for name in names
     ]
-    table = markdown(result)
+    table = result.markdown()
     filters = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
     for row in result.rows:
         query_set = QuerySet.from_graph(done.graph, row.split, filter_splits=filters[row.split])
@@ -160,33 +168,33 @@ def test_ctrl_c_goes_on_where_it_was_and_ends_as_if_it_had_not_been(done: Ablati
         if now.step == 3:
             signal.raise_signal(signal.SIGINT)
 
-    def while_gathering(what: str, *_: int) -> None:
+    def while_gathering(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
     for watch, stage in ((at_step_three, silent), (ignore, while_gathering)):
         made = Ablation(family(), a_recipe(), tmp_path)
         with pytest.raises(KeyboardInterrupt):
-            made.train(FULL, made.prepared(FULL, silent), watch, stage=stage)
+            made.train(FULL, made.prepared(FULL), watch, progress=stage)
         assert not made.finished(FULL)
-        with pytest.raises(SettingError, match="as many steps as full, which is not trained yet"):
-            made.prepared(NO_ITER, silent)
+        with pytest.raises(SettingError, match="needs as many steps as full, which is not trained yet"):
+            made.prepared(NO_ITER)
     made = trained(tmp_path)
     for variant in VARIANTS:
         once, again = done.training(variant), made.training(variant)
         assert once is not None
         assert again is not None
         assert replace(once, seconds=0) == replace(again, seconds=0)
-    assert [row.metrics for row in result_of(made).rows] == [row.metrics for row in result_of(done).rows]
+    assert [row.metrics for row in made.result().rows] == [row.metrics for row in done.result().rows]
 
 
 def test_ranks_that_are_noted_are_not_asked_for_again(done: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = result_of(done)
+    before = done.result()
 
     def never(*_: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr(scores, "decode", never)
-    assert [row.metrics for row in result_of(done).rows] == [row.metrics for row in before.rows]
+    monkeypatch.setattr(ablation_study, "decode", never)
+    assert [row.metrics for row in done.result().rows] == [row.metrics for row in before.rows]
 
 
 def test_another_recipe_seed_graph_or_budget_is_refused_by_name(done: Ablation) -> None:
@@ -245,7 +253,7 @@ def test_the_command_writes_table_numbers_and_curves(tmp_path: Path, drawn: list
 def test_a_time_limit_puts_down_and_the_same_command_goes_on(tmp_path: Path) -> None:
     stopped = study("ablation", *command(tmp_path, "--minutes", "0"))
     assert stopped.exit_code == 0, stopped.output
-    assert "the same command goes on" in stopped.stderr
+    assert "run the same command to continue" in stopped.stderr
     content = json.loads((tmp_path / "out" / "ablation.json").read_text())
     assert not content["finished"]
     assert content["rows"] == []
@@ -263,8 +271,8 @@ def test_what_the_study_varies_cannot_be_set(tmp_path: Path) -> None:
 
 def test_an_unfinished_study_has_a_result(tmp_path: Path) -> None:
     made = Ablation(family(), a_recipe(), tmp_path)
-    result = result_of(made)
-    assert isinstance(result, Result)
+    result = made.result()
+    assert isinstance(result, AblationResult)
     assert not result.finished
     assert (result.rows, result.trainings) == ([], {})
-    assert "Not finished" in markdown(result)
+    assert "Not finished" in result.markdown()

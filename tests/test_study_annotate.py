@@ -15,11 +15,10 @@ from study_cases import HOSTILE, a_question, a_run, study, town
 
 from squire.errors import DataError, SettingError
 from squire.search.decoding import decode
-from squire.studies import asking
-from squire.studies.annotations import QUESTIONS, Annotations, agreement, cohens_kappa
-from squire.studies.asking import Drawn, draw_questions
+from squire.studies import Annotations, agreement
+from squire.studies.annotation_study import QUESTIONS, cohens_kappa
 from squire.studies.journal import Journal
-from squire.studies.questions import Question
+from squire.studies.questions import DrawnQuestions, Question, draw_questions
 
 GRADES = ["completed", None, "grounded", "asserted", None, "grounded"]
 
@@ -33,7 +32,7 @@ def a_study(folder: Path) -> Path:
     return folder
 
 
-def draw(file: Path, n: int, seed: int = 0) -> Drawn:
+def draw(file: Path, n: int, seed: int = 0) -> DrawnQuestions:
     return draw_questions(a_run(), file, seed, lambda one: "path" if one.evidence else "", Counter(path=n))
 
 
@@ -66,7 +65,7 @@ def test_the_seed_decides_and_more_go_on_from_what_was_drawn(
         asked.append(len(queries))
         return decode(model, queries, decoding)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asking, "decode", count)
+    monkeypatch.setattr("squire.search.decoding.decode", count)
     assert draw(tmp_path / "a", 5).questions == many.questions
     assert asked == [len(town().test) - len(few.questions)]
     draw(tmp_path / "a", 5)
@@ -74,7 +73,7 @@ def test_the_seed_decides_and_more_go_on_from_what_was_drawn(
 
 
 def test_who_interrupts_the_drawing_goes_on_with_it(tmp_path: Path) -> None:
-    def interrupt(done: int, _: int) -> None:
+    def interrupt(_: str, done: int, __: int | None) -> None:
         if done == 2:
             raise KeyboardInterrupt
 
@@ -137,11 +136,11 @@ def test_a_judgement_is_on_the_disk_at_once_and_the_last_counts(tmp_path: Path) 
 
 def test_what_is_no_judgement_is_refused(tmp_path: Path) -> None:
     study = Annotations(a_study(tmp_path), "ann")
-    with pytest.raises(SettingError, match=r"score 0.7: expected 1, 0.5 or 0"):
+    with pytest.raises(SettingError, match=r"score=0.7: expected 1, 0.5 or 0"):
         study.judge(0, 0.7)
-    with pytest.raises(SettingError, match="question 1: none that has a path"):
+    with pytest.raises(SettingError, match="question 1: no such question with a path"):
         study.judge(1, 1.0)
-    with pytest.raises(SettingError, match=r"--annotator \.\./x"):
+    with pytest.raises(SettingError, match=r"annotator='\.\./x'"):
         Annotations(tmp_path, "../x")
     study.judge(0, 1.0)
     with study.file(".jsonl").open("a") as stream:
@@ -164,7 +163,7 @@ def test_the_table_has_all_questions(tmp_path: Path) -> None:
 
 def test_the_store_needs_neither_torch_nor_a_terminal(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from squire.studies.annotations import Annotations; "
+        "import sys; from pathlib import Path; from squire.studies import Annotations; "
         "study = Annotations(Path(sys.argv[1]), 'web'); study.judge(0, 1.0); print(study.summary().judged); "
         "sys.exit(any(name in sys.modules for name in ('torch', 'typer', 'rich')))"
     )
@@ -225,7 +224,7 @@ def test_ctrl_c_at_the_question_is_a_wish_to_stop(tmp_path: Path, monkeypatch: p
 def test_too_few_questions_with_a_path_are_told(tmp_path: Path) -> None:
     done = study("annotate", a_run(), "-n", 500, "-o", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "test has only" in done.stderr
+    assert "test questions have a path" in done.stderr
 
 
 # ------------------------------------------------------------------------------------------------- agreement
@@ -268,6 +267,9 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     content = (other / QUESTIONS).read_text().replace('"draw": 0', '"draw": 1')
     (other / QUESTIONS).write_text(content)
     ben, cem = Annotations(other, "ben"), Annotations(tmp_path / "one", "cem")
+    ann.judge(0, 1.0)
+    ben.judge(0, 1.0)
+    cem.judge(2, 1.0)
     with pytest.raises(SettingError, match="judgements of different questions"):
         agreement(ann.file(".jsonl"), ben.file(".jsonl"))
     with pytest.raises(SettingError, match="no question that both have judged"):

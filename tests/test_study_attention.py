@@ -123,12 +123,12 @@ def test_a_picture_has_a_map_a_layer_with_the_names_of_the_tokens(tmp_path: Path
     image = np.asarray(maps[1].images[0].get_array())
     mean = np.array(data["weights"])[1].mean(0)[2:]
     np.testing.assert_allclose(image[mean > 0], mean[mean > 0])
-    assert "seen" in maps[0].get_xlabel()
-    assert "looking" in maps[0].get_ylabel()
+    assert "attention to" in maps[0].get_xlabel()
+    assert "attention of" in maps[0].get_ylabel()
 
 
 def test_a_layer_and_a_head_can_be_chosen(tmp_path: Path, drawn: list[Figure]) -> None:
-    chosen = ["--layer", 2, "--head", 1, "-o", tmp_path / "a.svg"]
+    chosen = ["--layer", 2, "--attention-head", 1, "-o", tmp_path / "a.svg"]
     done = study("attention", a_run(), "p01", "lives in", "--answer", "c3", *chosen)
     assert done.exit_code == 0, done.output
     assert [axes.get_title() for axes in drawn[0].axes if axes.images] == ["layer 2, head 1"]
@@ -142,9 +142,8 @@ def test_a_layer_and_a_head_can_be_chosen(tmp_path: Path, drawn: list[Figure]) -
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
     [
-        (["p01", "from", "--layer", "3"], SettingError, "--layer 3: expected a number from 1 to 2, or all."),
-        (["p01", "from", "--layer", "x"], SettingError, "--layer x: expected"),
-        (["p01", "from", "--head", "3"], SettingError, "--head 3: expected a number from 1 to 2"),
+        (["p01", "from", "--layer", "3"], SettingError, "layer=3: expected a number from 1 to 2"),
+        (["p01", "from", "--attention-head", "3"], SettingError, "attention_head=3: expected a number from 1"),
         (["p01", "live in"], UnknownName, "lives in"),
         (["p01", "from", "--answer", "nobody"], UnknownName, "nobody"),
         (["p01", "from", "--answer", "p07", "--beam", "1"], SettingError, "--answer p07: no path leads there"),

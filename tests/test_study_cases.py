@@ -8,9 +8,9 @@ from pathlib import Path
 from graphs import facts_of
 from study_cases import HOSTILE, a_path, a_question, a_run, study, town
 
-from squire.studies.cases import Cases
-from squire.studies.markdown import literal, table
-from squire.studies.questions import Question, path_words
+from squire.studies.case_study import Cases
+from squire.studies.questions import Question
+from squire.studies.reports import escape, table
 
 
 def test_only_right_answers_are_examples_and_the_asserted_are_counted() -> None:
@@ -33,16 +33,17 @@ def test_only_right_answers_are_examples_and_the_asserted_are_counted() -> None:
 
 def test_missing_edges_are_bold_and_answers_underlined() -> None:
     path = a_path(("b", "contains", "a", True), ("b", "currency", "c", False), backwards=(0,), grade="completed")
-    text = Cases.from_questions([Question("a", "currency", "c", 1.0, path)], 1, "signed").markdown()
+    question = Question("a", "currency", "c", 1.0, path)
+    text = Cases.from_questions([question], 1, "signed").markdown()
     assert "| (a, currency, ?) | a ←contains— b —**currency**→ <u>c</u> |" in text
     assert text.endswith("`signed`\n")
     assert "None was found." in text  # of the other kind
-    assert path_words(path) == "a ←contains— b —currency→ c"
+    assert question.path() == "a ←contains— b —currency→ c"
 
 
 def test_no_name_can_break_a_table() -> None:
     for name in (HOSTILE, "a\nb", "`x`", "[l](u)", "**b**", "\\|"):
-        row = table(("one",), [(literal(name),)]).splitlines()[2]
+        row = table(("one",), [(escape(name),)]).splitlines()[2]
         assert row.replace("\\\\", "").replace("\\|", "").count("|") == 2
         assert "**" not in row
         assert "<u" not in row.replace("\\<", "")
@@ -66,7 +67,7 @@ def test_the_files_tell_what_the_graph_has_and_has_not(tmp_path: Path) -> None:
             in_graph = [(edge["head"], edge["relation"], edge["tail"]) in known for edge in edges]
             assert in_graph == [edge["is_fact"] for edge in edges]
             assert all(in_graph) == (kind == "grounded")
-            assert literal(one["head"]) in file.read_text()
+            assert escape(one["head"]) in file.read_text()
     assert shown, "the run has learned nothing to show"
     assert data["signature"] in file.read_text()
     before = file.read_text(), file.with_suffix(".jsonl").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,8 +23,8 @@ from squire.graph.adjacency import Adjacency
 from squire.search.constraints import EdgeConstraint
 from squire.search.decoding import Aggregate, DecodingOptions, decode
 from squire.search.trained import TrainedModel
-from squire.studies import constraint
-from squire.studies.constraint import ConstraintStudy, EdgeSet, Row, markdown, note
+from squire.studies import ConstraintResult, constraint_study
+from squire.studies.constraint_study import ConditionResult, ConstraintStudy, EdgeSet
 
 __all__ = ["drawn"]  # a fixture
 GRAPH = town()
@@ -41,7 +42,9 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 3 * 16)
 
 
-def rows_of(folder: Path, aggregate: Aggregate = "sum", *more: EdgeSet, search: bool = False) -> dict[str, Row]:
+def rows_of(
+    folder: Path, aggregate: Aggregate = "sum", *more: EdgeSet, search: bool = False
+) -> dict[str, ConditionResult]:
     run = TrainedModel.load(a_run())
     sets = [EdgeSet("graph", GRAPH.train), *more]
     decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate=aggregate)
@@ -115,20 +118,20 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
         query_set.append(len(queries))
         return decode(model, queries, decoding)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(constraint, "decode", count)
-    noted = constraint._Condition.note
+    monkeypatch.setattr(constraint_study, "decode", count)
+    noted = constraint_study._Condition.record
     for stop_before in (2, 1):  # the second time one condition has noted a block, the other has not
+        left = iter(range(stop_before))
 
-        def interrupt(self: constraint._Condition, *what: list[float], left: list[int] = [stop_before]) -> None:  # noqa: B006
-            left[0] -= 1
-            if left[0] < 0:
+        def interrupt(self: constraint_study._Condition, *what: list[float], left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
                 raise KeyboardInterrupt
             noted(self, *what)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(constraint._Condition, "note", interrupt)
+        monkeypatch.setattr(constraint_study._Condition, "record", interrupt)
         with pytest.raises(KeyboardInterrupt):
             rows_of(tmp_path / "parts", search=True)
-    monkeypatch.setattr(constraint._Condition, "note", noted)
+    monkeypatch.setattr(constraint_study._Condition, "record", noted)
     monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks may be cut otherwise, too
     assert rows_of(tmp_path / "parts", search=True) == whole
     n = len(ASKED.queries)
@@ -150,7 +153,7 @@ def test_other_questions_models_or_edges_are_not_mixed_in(tmp_path: Path) -> Non
         ConstraintStudy(run, tmp_path, samples[1], decoding, [EdgeSet("x", GRAPH.train)]).rows()
     with pytest.raises(SettingError, match=r"holds another study \(triples is"):
         ConstraintStudy(run, tmp_path, samples[0], decoding, [EdgeSet("x", all_edges())]).rows()
-    with pytest.raises(SettingError, match="two graphs of one name"):
+    with pytest.raises(SettingError, match="two graphs have the same name"):
         ConstraintStudy(
             run, tmp_path, samples[0], decoding, [EdgeSet("x", all_edges()), EdgeSet("x", GRAPH.train)]
         )
@@ -163,7 +166,7 @@ def test_the_command_writes_a_table_its_numbers_and_a_picture(tmp_path: Path, dr
     more = write(tmp_path / "more.tsv", "".join("\t".join(fact) + "\n" for fact in [*facts, ("x", "y", "z")]))
     done = study("constraint", a_run(), "--edges", more, "--split", "test", "-o", tmp_path / "out", "--search")
     assert done.exit_code == 0, done.output
-    rows = json.loads((tmp_path / "out" / "constraint.json").read_text())
+    rows = json.loads((tmp_path / "out" / "constraint.json").read_text())["rows"]
     assert [row["name"] for row in rows] == [
         "no constraint", "graph, filter", "more, filter", "graph, search", "more, search",
         "tail frequency",
@@ -181,7 +184,7 @@ def test_the_command_writes_a_table_its_numbers_and_a_picture(tmp_path: Path, dr
     heights = [bar.get_height() for bar in axes.patches]  # type: ignore[attr-defined]
     assert heights == [row["metrics"]["hits1"] for row in rows] + [row["metrics"]["mrr"] for row in rows]
     assert "95 %" in axes.get_ylabel()
-    assert "knows" in axes.get_xticklabels()[2].get_text()
+    assert "contains" in axes.get_xticklabels()[2].get_text()
 
 
 def test_ctrl_c_is_told_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,10 +192,10 @@ def test_ctrl_c_is_told_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(constraint._Condition, "note", interrupt)
+        patch.setattr(constraint_study._Condition, "record", interrupt)
         done = study("constraint", a_run(), "-o", tmp_path)
     assert done.exit_code == 130
-    assert "the same command goes on" in done.stderr
+    assert "run the same command to continue" in done.stderr
     assert study("constraint", a_run(), "-o", tmp_path).exit_code == 0
 
 
@@ -207,5 +210,5 @@ def test_without_any_right_answer_nothing_is_divided(tmp_path: Path) -> None:
     rows = list(rows_of(tmp_path).values())
     none = [replace(row, metrics=replace(row.metrics, hits1=0.0)) for row in rows]
     none[1] = replace(none[1], walked=0, completed=0)
-    assert "| – |" in markdown(none)
-    assert note(none[1]) == "0% of right answers walk"
+    assert "| – |" in ConstraintResult(none).markdown()
+    assert none[1].note == "0% of correct answers walk"

@@ -31,18 +31,16 @@ from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.search.decoding import DecodingOptions
 from squire.search.trained import TrainedModel, load_settings
-from squire.studies import efficiency
-from squire.studies.efficiency import Case, Limits, Pace
-from squire.studies.efficiency_table import Row, markdown
-from squire.studies.planted import planted_graph
-from squire.studies.sampling import discovery, grown_sample
+from squire.studies.costs import Pace, Seconds
+from squire.studies.efficiency_study import JOURNAL, EfficiencyResult, Measurement, SizeResult
+from squire.studies.graphs import discovery_order, sample_graph, synthetic_graph
 from squire.training.preparation import prepare
 from squire.training.trainer import Moment, Trainer
 
 __all__ = ["drawn"]  # a fixture
 SETTINGS = [*TINY, "train.epochs=3", "train.valid_queries=2"]
 OPTIONS = [word for setting in SETTINGS for word in ("--set", setting)]
-LIMITS = Limits(minutes=600, questions=5)  # more than any machine needs
+MINUTES = 600.0  # more than any machine needs
 
 
 def silent(*_: object) -> None:
@@ -53,28 +51,30 @@ def a_recipe(*more: str) -> Recipe:
     return load_recipe("small", [*SETTINGS, *more])
 
 
-def begun(folder: Path, graph: Graph | None = None, recipe: Recipe | None = None, limits: Limits = LIMITS) -> Case:
-    return Case.begun(folder, {"made": 1}, graph or family(), recipe or a_recipe(), limits)
+def begun(
+    folder: Path, graph: Graph | None = None, recipe: Recipe | None = None, minutes: float = MINUTES
+) -> Measurement:
+    return Measurement.begin(folder, {"made": 1}, graph or family(), recipe or a_recipe(), minutes, questions=5)
 
 
 # ------------------------------------------------------------------------------------------------ made graphs
 
 
 def test_a_made_graph_has_its_size_and_is_the_same_again() -> None:
-    graph = planted_graph(4000, seed=1)
-    assert graph == planted_graph(4000, seed=1)
-    assert graph != planted_graph(4000, seed=2)
+    graph = synthetic_graph(4000, seed=1)
+    assert graph == synthetic_graph(4000, seed=1)
+    assert graph != synthetic_graph(4000, seed=2)
     assert 0.9 * 4000 < len(graph.train.triples) <= 4000
     assert graph.num_entities == 400
     held_out = facts_of(graph, "valid") | facts_of(graph, "test")
     assert not held_out & facts_of(graph, "train")
     assert len(held_out) == len(graph.valid) + len(graph.test) > 50
-    with pytest.raises(SettingError, match="--synthetic 50: expected 200 or more"):
-        planted_graph(50)
+    with pytest.raises(SettingError, match="synthetic=50: expected 200 facts or more"):
+        synthetic_graph(50)
 
 
 def test_rules_are_planted_that_answer_what_is_held_out() -> None:
-    graph = planted_graph(4000)
+    graph = synthetic_graph(4000)
     rules = mine_rules(graph.train, MiningOptions(constants=False)).rules
     query_set = QuerySet.from_graph(graph, "valid")
     by_rules = rank_by_rules(graph, query_set, RuleEngine(rules, graph.train)).metrics()
@@ -90,7 +90,7 @@ def test_samples_grow_and_hold_all_facts_among_their_entities() -> None:
     graph = load_graph(resolve("world"))
     smaller: set[str] = set()
     for share in (0.1, 0.4, 1.0):
-        sample = grown_sample(graph, share, seed=3)
+        sample = sample_graph(graph, share, seed=3)
         entities, relations = set(sample.labels.entities), set(sample.labels.relations)
         assert smaller < entities
         smaller = entities
@@ -110,7 +110,7 @@ def test_samples_grow_and_hold_all_facts_among_their_entities() -> None:
 def test_a_sample_is_about_as_dense_as_the_graph_and_hangs_together() -> None:
     graph = load_graph(resolve("world"))
     whole = len(graph.train.triples) / graph.num_entities
-    sample = grown_sample(graph, 0.25)
+    sample = sample_graph(graph, 0.25)
     assert whole / 1.6 < len(sample.train.triples) / sample.num_entities < whole * 1.6
     reached, left = {0}, [0]
     while left:
@@ -125,7 +125,7 @@ def test_a_sample_is_about_as_dense_as_the_graph_and_hangs_together() -> None:
 def test_everything_is_discovered_once_by_an_edge_from_before_and_what_has_none_last() -> None:
     graph = load_graph(resolve("world"))
     edges = graph.train
-    place = discovery(edges, np.random.default_rng(0))
+    place = discovery_order(edges, np.random.default_rng(0))
     assert sorted(place.tolist()) == list(range(graph.num_entities))
     starts = 0
     for entity in range(graph.num_entities):
@@ -135,8 +135,8 @@ def test_everything_is_discovered_once_by_an_edge_from_before_and_what_has_none_
     lonely = np.diff(edges.offsets) == 0
     if lonely.any():
         assert place[lonely].min() > place[~lonely].max()
-    with pytest.raises(SettingError, match=r"--sizes 1\.5: expected shares above 0, at most 1"):
-        grown_sample(graph, 1.5)
+    with pytest.raises(SettingError, match=r"sizes=1\.5: expected shares above 0 and at most 1"):
+        sample_graph(graph, 1.5)
 
 
 # -------------------------------------------------------------------------------------------------- measuring
@@ -146,7 +146,7 @@ def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path
     case = begun(tmp_path / "case")
     case.measure(silent)
     assert case.done
-    assert [note["phase"] for note in case.notes] == ["prepared", "trained", "block", "asked"]
+    assert [note["phase"] for note in case.entries] == ["prepared", "trained", "block", "asked"]
     graph, recipe = load_settings(case.folder)
     other = tmp_path / "other"
     other.mkdir()
@@ -159,7 +159,7 @@ def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path
         return [line["loss"] for line in lines if "loss" in line]
 
     assert losses(case.folder) == losses(other)
-    prepared, trained, _, query_set = case.notes
+    prepared, trained, _, query_set = case.entries
     for phase in ("mining rules", "sampling paths", "prefix trees"):
         assert prepared[phase]["wall"] > 0
         assert prepared[phase]["cpu"] > 0
@@ -172,9 +172,9 @@ def test_a_case_is_the_run_that_squire_train_makes_and_notes_each_phase(tmp_path
     assert ours["mrr"] == rank_by_paths(run.decoder, graph, asked_for, decoding, 0).metrics().mrr
     assert "split:valid" in ours["signature"]
     assert frequency["mrr"] == rank_by_frequency(graph, QuerySet.from_graph(graph, "valid")).metrics().mrr
-    before = (case.folder / efficiency.JOURNAL).read_text()
-    Case(case.folder).measure(silent)
-    assert (case.folder / efficiency.JOURNAL).read_text() == before  # nothing was measured again
+    before = (case.folder / JOURNAL).read_text()
+    Measurement(case.folder).measure(silent)
+    assert (case.folder / JOURNAL).read_text() == before  # nothing was measured again
 
 
 def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
@@ -182,13 +182,13 @@ def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
 ) -> None:
     case = begun(tmp_path)
 
-    def stop(what: str, done: int, total: int) -> None:
+    def stop(what: str, done: int, total: int | None) -> None:
         if (what, done) == ("training", 4):
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         case.measure(stop)
-    trained = case.noted("trained")
+    trained = case.last("trained")
     assert trained is not None
     assert not trained["finished"]
     assert not case.done
@@ -200,36 +200,41 @@ def test_interrupted_it_trains_on_for_the_minutes_that_are_left(
         return fit(self, watch, minutes, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Trainer, "fit", remember)
-    Case(tmp_path).measure(silent)
+    Measurement(tmp_path).measure(silent)
     assert limits == [pytest.approx(600 - trained["seconds"] / 60)]
-    again = Case(tmp_path)
-    assert Counter(note["phase"] for note in again.notes) == {"prepared": 1, "trained": 2, "block": 1, "asked": 1}
-    row = Row.from_measurements("made", "small", again)
+    again = Measurement(tmp_path)
+    assert Counter(note["phase"] for note in again.entries) == {
+        "prepared": 1,
+        "trained": 2,
+        "block": 1,
+        "asked": 1,
+    }
+    row = SizeResult.from_measurement("made", "small", again)
     assert row.finished
     epoch, whole = row.seconds["an epoch"], row.seconds["the whole training"]
     assert epoch is not None
     assert whole == pytest.approx(3 * epoch)
-    assert row.trained == sum(note["seconds"] for note in again.notes if note["phase"] == "trained")
+    assert row.trained == sum(note["seconds"] for note in again.entries if note["phase"] == "trained")
 
 
 def test_questions_that_are_noted_are_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("squire.search.decoding.HYPOTHESES_AT_ONCE", 2 * 16)  # blocks of two questions
-    graph = planted_graph(2000)
+    graph = synthetic_graph(2000)
     whole = begun(tmp_path / "whole", graph)
     whole.measure(silent)
     parts = begun(tmp_path / "parts", graph)
 
-    def stop(what: str, done: int, total: int) -> None:
-        if (what, done) == ("asking", 2):
+    def stop(what: str, done: int, total: int | None) -> None:
+        if (what, done) == ("answering", 2):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         parts.measure(stop)
     assert not parts.done
     parts.measure(silent)
-    blocks = [note["ranks"] for note in parts.notes if note["phase"] == "block"]
+    blocks = [note["ranks"] for note in parts.entries if note["phase"] == "block"]
     assert [len(ranks) for ranks in blocks] == [2, 2, 1]
-    first, second = whole.noted("asked"), parts.noted("asked")
+    first, second = whole.last("asked"), parts.last("asked")
     assert first is not None
     assert second is not None
     assert first["rows"] == second["rows"]
@@ -239,18 +244,18 @@ def test_another_recipe_or_limit_is_refused_by_name(tmp_path: Path) -> None:
     begun(tmp_path)
     with pytest.raises(SettingError, match=r"another study .*model\.dim is 16 there and 32 here"):
         begun(tmp_path, recipe=a_recipe("model.dim=32"))
-    with pytest.raises(SettingError, match=r"another study .*minutes is 600 there and 2 here"):
-        begun(tmp_path, limits=Limits(minutes=2, questions=5))
+    with pytest.raises(SettingError, match=r"another study .*minutes is 600.0 there and 2 here"):
+        begun(tmp_path, minutes=2)
 
 
 def test_without_steps_or_valid_facts_what_is_unknown_stays_empty(tmp_path: Path) -> None:
-    case = begun(tmp_path, graph=family(valid=False), limits=Limits(minutes=0, questions=5))
+    case = begun(tmp_path, graph=family(valid=False), minutes=0)
     case.measure(silent)
-    row = Row.from_measurements("made", "small", case)
+    row = SizeResult.from_measurement("made", "small", case)
     known = {"mining rules", "sampling paths", "prefix trees"}
     assert {phase for phase, seconds in row.seconds.items() if seconds is not None} == known
     assert row.ours is None
-    assert "made" in markdown([row])
+    assert "made" in EfficiencyResult([row]).markdown()
 
 
 def a_moment(epoch: int, step: int) -> Moment:
@@ -265,11 +270,12 @@ def test_pace_leaves_out_what_is_between_epochs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "process_time", lambda: next(busy))
     pace = Pace()
     for step, epoch in enumerate([0, 0, 0, 1, 1, 1, 2], start=1):
-        pace.note(a_moment(epoch, step))
-    a_step, speed = {"wall": 2.0, "cpu": 1.0}, {"nodes_per_second": 450.0}
-    assert pace.figures(3) == {"a step": a_step, "an epoch": {"wall": 6.0, "cpu": 3.0}, **speed}
-    assert pace.figures(4) == {"a step": a_step, "an epoch": None, **speed}
-    assert Pace().figures(3) == {"a step": None, "an epoch": None, "nodes_per_second": None}
+        pace.record(a_moment(epoch, step))
+    assert pace.step() == Seconds(2.0, 1.0)
+    assert pace.epoch(3) == Seconds(6.0, 3.0)
+    assert pace.epoch(4) is None
+    assert pace.nodes_per_second() == 450.0
+    assert (Pace().step(), Pace().epoch(3), Pace().nodes_per_second()) == (None, None, None)
 
 
 def test_the_peak_of_a_process_is_its_own() -> None:
@@ -296,7 +302,7 @@ def test_the_command_measures_every_size_in_a_process_and_draws_them(tmp_path: P
     command += ["--questions", "5", "--minutes", "600"]
     result = study("efficiency", *command, "--out", folder)
     assert result.exit_code == 0, result.output
-    rows = json.loads((folder / "efficiency.json").read_text())
+    rows = json.loads((folder / "efficiency.json").read_text())["rows"]
     assert [(row["kind"], row["name"]) for row in rows] == [("made", "made"), ("synthetic", "synthetic-300")]
     assert all(row["peak_mb"] > 50 for row in rows)
     table = (folder / "efficiency.md").read_text()
@@ -311,10 +317,10 @@ def test_the_command_measures_every_size_in_a_process_and_draws_them(tmp_path: P
     assert {axes.get_xlabel() for axes in (seconds, memory, quality)} == {"facts in train"}
     (ours,) = (line for line in quality.lines if line.get_label() == "paths, synthetic")
     assert np.array(ours.get_xydata()).tolist() == [[rows[1]["facts"], rows[1]["ours"]["mrr"]]]
-    notes = (folder / "made" / efficiency.JOURNAL).read_text()
+    notes = (folder / "made" / JOURNAL).read_text()
     again = study("efficiency", *command, "--out", folder, "--json")
-    assert json.loads(again.stdout) == rows
-    assert (folder / "made" / efficiency.JOURNAL).read_text() == notes
+    assert json.loads(again.stdout)["rows"] == rows
+    assert (folder / "made" / JOURNAL).read_text() == notes
 
 
 def test_a_process_that_fails_is_told_and_bad_sizes_are_refused(tmp_path: Path) -> None:
@@ -329,7 +335,7 @@ def test_a_process_that_fails_is_told_and_bad_sizes_are_refused(tmp_path: Path) 
     assert "measuring ended with code 1" in str(failed)
     failed = study("efficiency", "--synthetic", "many", "--out", folder).exception
     assert isinstance(failed, SettingError)
-    assert "--synthetic many: expected numbers with commas between them" in str(failed)
+    assert "--synthetic many: expected numbers separated by commas" in str(failed)
 
 
 def test_ctrl_c_waits_for_the_process_and_is_told_how_to_go_on(
@@ -346,5 +352,5 @@ def test_ctrl_c_waits_for_the_process_and_is_told_how_to_go_on(
     monkeypatch.setattr(subprocess, "run", saves_slowly)
     done = study("efficiency", "--synthetic", "300", "--out", tmp_path)
     assert done.exit_code == 130
-    assert "the same command goes on" in done.stderr
+    assert "run the same command to continue" in done.stderr
     assert saved == [str(tmp_path / "synthetic-300")]

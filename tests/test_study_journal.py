@@ -58,14 +58,14 @@ def test_what_is_said_beside_the_header_stays_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"{\n", b"[]\n", b'{"study": 1}\n\xff\n{}\n'])
 def test_a_broken_line_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "notes.jsonl").write_bytes(content)
-    with pytest.raises(DataError, match=r"notes.jsonl:[12]: not a line that a study has written"):
+    with pytest.raises(DataError, match=r"notes.jsonl:[12]: not a line of a study's journal"):
         read_journal(tmp_path / "notes.jsonl")
 
 
 def test_two_cannot_write_at_once(tmp_path: Path) -> None:
     one, other = (Journal(tmp_path / "notes.jsonl", HEADER) for _ in range(2))
     one.append(1)
-    with pytest.raises(SettingError, match="another process writes to it"):
+    with pytest.raises(SettingError, match="another process is writing to it"):
         other.append(1)
     one.append(2)
     assert Journal(tmp_path / "notes.jsonl", HEADER).entries == [1, 2]

@@ -9,20 +9,15 @@ from typing import Any
 
 from squire.core.run_files import ANNOTATION
 from squire.server.problems import Problem
-from squire.studies.annotations import QUESTIONS, Annotations, read_questions
+from squire.studies.annotation_study import QUESTIONS, Annotations
 
 _writing = threading.Lock()  # one judgement after the other: files are opened anew for each
 
 
 def standing(run: Path, annotator: str) -> dict[str, Any]:
     """How far an annotator is, and what comes next. Looking leaves no file behind."""
-    folder = _folder(run)
     with _writing:
-        if not (folder / f"judged by {annotator}.jsonl").exists():
-            questions = read_questions(folder / QUESTIONS)[1]
-            to_judge = [number for number, one in enumerate(questions) if one.evidence]
-            return _shape(annotator, questions, to_judge, {}, None)
-        return _standing_of(Annotations(folder, annotator))
+        return _standing_of(Annotations(_folder(run), annotator))
 
 
 def judge(run: Path, annotator: str, number: int, score: float) -> dict[str, Any]:
@@ -36,23 +31,19 @@ def judge(run: Path, annotator: str, number: int, score: float) -> dict[str, Any
 
 
 def _standing_of(study: Annotations) -> dict[str, Any]:
-    summary = study.summary().as_dict() if study.scores else None
-    return _shape(study.annotator, study.questions, study.to_judge, study.scores, summary)
-
-
-def _shape(annotator: str, questions: Any, to_judge: list[int], scores: Any, summary: Any) -> dict[str, Any]:
-    number = next((number for number in to_judge if number not in scores), None)
+    number = next((number for number in study.to_judge if number not in study.scores), None)
     following = None
     if number is not None:
-        one = questions[number]
+        one = study.questions[number]
+        assert one.evidence is not None  # it is to be judged
         question = {"head": one.head, "relation": one.relation, "tail": one.tail}
         following = {"number": number, "question": question, "evidence": asdict(one.evidence)}
     return {
-        "annotator": annotator,
-        "total": len(to_judge),
-        "judged": len(scores),
+        "annotator": study.annotator,
+        "total": len(study.to_judge),
+        "judged": len(study.scores),
         "next": following,
-        "summary": summary,
+        "summary": study.summary().as_dict() if study.scores else None,
     }
 
 

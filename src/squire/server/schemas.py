@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from squire.reasoning.answers import Answer, Evidence, Origin
 from squire.server.limits import ANNOTATOR_CHARACTERS, BATCH, BEAM, NAME_CHARACTERS, K
 from squire.server.models import Options
-from squire.studies.annotations import SCORES
+from squire.studies import SCORES
 
 
 def _whole(value: Any) -> Any:

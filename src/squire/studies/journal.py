@@ -1,47 +1,58 @@
-"""A file that work is noted down in as it is done: one JSON line says which work, then one an entry.
+"""Journals: files that record a study's work as it is done, so that an interrupted study can continue.
 
-Each line is on the disk before the next begins, so whoever is interrupted or killed has lost nothing but the line
-that was being written, and goes on after the last whole one. What the entries mean is the business of each study.
+The first line is a JSON object that identifies the work; every further line is one entry. Each line is on disk
+before the next is begun, so a killed process loses at most the line it was writing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squire.errors import DataError, SettingError
+from squire.graph.graph import SPLITS, Graph
+
+if TYPE_CHECKING:
+    from squire.graph.adjacency import Ids
+    from squire.model.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Notes:
-    """What a journal holds."""
+class JournalContent:
+    """The complete lines of a journal."""
 
     header: dict[str, Any]
     entries: list[Any]
-    size: int  # bytes of whole lines; what follows was cut off while it was written
+    size: int  # bytes of the complete lines; the rest of the file is a line that was cut off
 
 
 class Journal:
-    """A journal to go on with; made, if it is not there."""
+    """A journal to append to; a new file is created, an existing one continued."""
 
-    def __init__(self, file: Path, header: Mapping[str, Any], said: Mapping[str, Any] | None = None) -> None:
-        """`header` must be the same when the work goes on; what is `said` beside it stays as it was at first."""
-        self.file, self.header = file, {**header, **(said or {})}
+    def __init__(self, file: Path, header: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> None:
+        """An existing file must have the same `header`. `notes` are stored with it once and never compared."""
+        self.file, self.header = file, {**header, **(notes or {})}
         self.entries: list[Any] = []
-        notes = read_journal(file) if file.exists() else None
-        if notes is None:
+        content = read_journal(file) if file.exists() else None
+        if content is None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(b"")
             self._size = 0
             self._write(self.header)
         else:
-            _must_agree(file, notes.header, header)
-            self.header, self.entries, self._size = notes.header, notes.entries, notes.size
-            os.truncate(file, notes.size)
+            for key, value in header.items():
+                if content.header.get(key) != value:
+                    raise SettingError(
+                        f"{file}: holds another study ({key} is {content.header.get(key)!r} there and {value!r} "
+                        "here). Choose another output, or remove the file."
+                    )
+            self.header, self.entries, self._size = content.header, content.entries, content.size
+            os.truncate(file, content.size)
 
     def append(self, entry: Any) -> None:
         self._write(entry)
@@ -49,19 +60,21 @@ class Journal:
 
     def _write(self, content: Any) -> None:
         with self.file.open("ab") as stream:
-            if stream.tell() != self._size:  # else the work of two would be mixed
-                raise SettingError(f"{self.file}: another process writes to it. To do: let it end, then go on.")
+            if stream.tell() != self._size:
+                raise SettingError(
+                    f"{self.file}: another process is writing to it. Wait for it to end, then retry."
+                )
             self._size += stream.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 
 
-def read_journal(file: Path) -> Notes | None:
-    """The whole lines of a file; None if not even the first is whole."""
+def read_journal(file: Path) -> JournalContent | None:
+    """Reads the complete lines of a journal; None if not even the first is complete."""
     try:
-        *lines, _ = file.read_bytes().split(b"\n")  # the rest was never finished
+        *lines, _ = file.read_bytes().split(b"\n")  # after the last newline: nothing, or a line that was cut off
     except FileNotFoundError:
-        raise SettingError(f"{file}: no such file. To do: give a .jsonl file that a study has written.") from None
+        raise SettingError(f"{file}: no such file. Expected a .jsonl file written by a study.") from None
     found = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -70,17 +83,26 @@ def read_journal(file: Path) -> Notes | None:
                 raise ValueError
         except ValueError:
             raise DataError(
-                f"{file}:{number}: not a line that a study has written: {line[:60]!r}. To do: remove the line, or "
-                f"choose another output."
+                f"{file}:{number}: not a line of a study's journal: {line[:60]!r}. Remove the line, or choose "
+                "another output."
             ) from None
-    return Notes(found[0], found[1:], sum(len(line) + 1 for line in lines)) if found else None
+    return JournalContent(found[0], found[1:], sum(len(line) + 1 for line in lines)) if found else None
 
 
-def _must_agree(file: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """What was noted must be of the same work; else two studies would end in one table."""
-    for key in here:
-        if there.get(key) != here[key]:
-            raise SettingError(
-                f"{file}: holds another study ({key} is {there.get(key)!r} there and {here[key]!r} here). "
-                f"To do: choose another --output, or remove the file."
-            )
+def digest(*arrays: Ids) -> str:
+    """A fingerprint of arrays, for the header of a journal."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(array.tobytes())
+    return found.hexdigest()[:12]
+
+
+def graph_digest(graph: Graph) -> str:
+    """A fingerprint of all facts of a graph."""
+    return digest(*(graph.triples(split) for split in SPLITS))
+
+
+def flat_settings(recipe: Recipe) -> dict[str, Any]:
+    """`{"train.seed": 0, …}`: one entry per setting, so that an error names the one that differs."""
+    sections = {name: keys for name, keys in recipe.to_dict().items() if isinstance(keys, dict)}
+    return {f"{name}.{key}": value for name, keys in sections.items() for key, value in keys.items()}

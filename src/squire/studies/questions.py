@@ -1,32 +1,57 @@
-"""A test question, and the path by which the model finds the right answer. Knows neither torch nor files."""
+"""Test questions, drawn in random order, each with the best path by which the model reaches the correct answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from squire.core.progress import Progress, no_progress
+from squire.evaluation.queries import QuerySet
 from squire.reasoning.answers import Edge, Evidence, FollowedRule
+from squire.studies.journal import Journal
 
-Words = Callable[[str], str]
+if TYPE_CHECKING:  # they load torch, which reading questions does not need
+    from squire.graph.adjacency import Ids
+    from squire.reasoning.reasoner import Reasoner
+    from squire.search.decoding import DecodingOptions, PathRanking
+
+Format = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Question:
-    """(head, relation, ?), to which `tail` is the right answer."""
+    """(head, relation, ?) with its correct answer, `tail`."""
 
     head: str
     relation: str
     tail: str
-    rank: float  # of the right answer, filtered
-    evidence: Evidence | None  # the best path that leads to it; None if none does
+    rank: float  # of the correct answer, filtered
+    evidence: Evidence | None  # the best path to the correct answer; None if no path reaches it
 
     @property
     def text(self) -> str:
         return f"({self.head}, {self.relation}, ?)"
 
+    def path(self, label: Format = str, inferred: Format = str, answer: Format = str) -> str:
+        """`Lycoming County ←contains— Pennsylvania —currency→ US Dollar`, as in the case study of §4.5.
+
+        `label` formats every label; `inferred`, in addition, relations that are not in the graph; `answer` the
+        last entity. Empty if there is no path.
+        """
+        if self.evidence is None:
+            return ""
+        parts = [label(self.evidence.start)]
+        for edge in self.evidence.edges:
+            relation = label(edge.relation) if edge.is_fact else inferred(label(edge.relation))
+            parts += [f"←{relation}—" if edge.backwards else f"—{relation}→", label(edge.goal)]
+        return " ".join([*parts[:-1], answer(parts[-1])])
+
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
     @classmethod
@@ -35,25 +60,83 @@ class Question:
         path = content["evidence"]
         if path is not None:
             rule = FollowedRule(**path["rule"]) if path["rule"] else None
-            # Older files have `known` for `is_fact`.
-            edges = ({"is_fact" if key == "known" else key: edge[key] for key in edge} for edge in path["edges"])
-            path = Evidence(**{**path, "edges": tuple(Edge(**edge) for edge in edges), "rule": rule})
+            edges = [{"is_fact": edge.get("known"), **edge} for edge in path["edges"]]  # version 0.1 wrote `known`
+            fields = [{key: value for key, value in edge.items() if key != "known"} for edge in edges]
+            path = Evidence(**{**path, "edges": tuple(Edge(**own) for own in fields), "rule": rule})
         return cls(**{**content, "evidence": path})
 
 
+@dataclass(frozen=True)
+class DrawnQuestions:
+    """Test questions in the order in which they were drawn."""
+
+    questions: list[Question]
+    signature: str
+
+
+def draw_questions(
+    run: Path,
+    file: Path,  # the journal
+    seed: int,
+    kind: Callable[[Question], str],
+    need: Counter[str],  # how many questions of each kind
+    beam: int | None = None,
+    progress: Progress = no_progress,
+) -> DrawnQuestions:
+    """Draws test questions until there are enough of each kind, or none are left.
+
+    Questions in the journal are reused. If they suffice, the model is not loaded.
+    """
+    from squire.core.checkpoint import fingerprint
+    from squire.evaluation.paths import paths_signature
+    from squire.reasoning.reasoner import Reasoner
+    from squire.search.constraints import EdgeConstraint
+    from squire.search.decoding import DecodingOptions
+    from squire.search.trained import TrainedModel, load_settings
+
+    graph, recipe = load_settings(run)
+    query_set = QuerySet.from_graph(graph, "test")
+    decoding = DecodingOptions.from_recipe(recipe, EdgeConstraint.from_adjacency(graph.train), beam=beam)
+    signature = paths_signature(query_set, decoding, recipe.train.seed)
+    header = {"study": "questions", "model": fingerprint(run), "draw": seed, "of": len(query_set.queries)}
+    # The signature holds squire's version. After an upgrade people must still be able to continue judging.
+    journal = Journal(file, {**header, "beam": decoding.beam}, {"signature": str(signature)})
+    questions = [Question.from_dict(entry) for entry in journal.entries]
+    found = Counter(map(kind, questions))
+    queries = np.random.default_rng(seed).permutation(query_set.queries)
+    if not need <= found and len(questions) < len(queries):
+        reasoner = Reasoner(TrainedModel.load(run))
+        for question in _search(reasoner, query_set, queries[len(questions) :], decoding):
+            journal.append(question.as_dict())
+            questions.append(question)
+            found[kind(question)] += 1
+            progress("searching", len(questions), len(queries))
+            if need <= found:
+                break
+    return DrawnQuestions(questions, drawn_signature(journal.header, len(questions)))
+
+
 def drawn_signature(header: Mapping[str, Any], count: int) -> str:
-    """Of figures over the first so many questions of a journal."""
+    """The signature of figures over the first `count` questions of a journal."""
     return f"{header['signature']}|draw:{header['draw']}|drawn:{count} of {header['of']}"
 
 
-def path_words(path: Evidence, name: Words = str, missing: Words = str, goal: Words = str) -> str:
-    """`Lycoming County ←contains— Pennsylvania —currency→ US Dollar`, as in the case study of §4.5.
+def _search(
+    reasoner: Reasoner, query_set: QuerySet, queries: Ids, decoding: DecodingOptions
+) -> Iterator[Question]:
+    from squire.evaluation.paths import ranks_of
+    from squire.search.decoding import decode
 
-    How names are written, and, after that, relations of edges that are not in the graph, and the answer.
-    """
-    parts = [name(path.start)]
-    for place, edge in enumerate(path.edges, start=1):
-        relation = name(edge.relation) if edge.is_fact else missing(name(edge.relation))
-        parts.append(f"←{relation}—" if edge.backwards else f"—{relation}→")
-        parts.append(goal(name(edge.goal)) if place == len(path.edges) else name(edge.goal))
-    return " ".join(parts)
+    done = 0
+    for block in decode(reasoner.run.decoder, queries[:, :2], decoding):
+        own = queries[done : done + len(block)]
+        for number, rank in enumerate(ranks_of(block, own, query_set.filter)):
+            yield _question(reasoner, block, number, own[number].tolist(), rank)
+        done += len(block)
+
+
+def _question(reasoner: Reasoner, block: PathRanking, number: int, query: list[int], rank: float) -> Question:
+    head, relation, tail = query
+    labels, path = reasoner.labels, block.best_path_to(number, tail)
+    evidence = None if path is None else reasoner.evidence((head, relation), block, slice(path, path + 1))[0]
+    return Question(labels.entity(head), labels.relation(relation), labels.entity(tail), rank, evidence)
