@@ -60,9 +60,11 @@ class Question:
         path = content["evidence"]
         if path is not None:
             rule = FollowedRule(**path["rule"]) if path["rule"] else None
-            edges = [{"is_fact": edge.get("known"), **edge} for edge in path["edges"]]  # version 0.1 wrote `known`
-            fields = [{key: value for key, value in edge.items() if key != "known"} for edge in edges]
-            path = Evidence(**{**path, "edges": tuple(Edge(**own) for own in fields), "rule": rule})
+            renamed = {"known": "is_fact"}  # as version 0.1 wrote it
+            edges = [
+                Edge(**{renamed.get(key, key): value for key, value in edge.items()}) for edge in path["edges"]
+            ]
+            path = Evidence(**{**path, "edges": tuple(edges), "rule": rule})
         return cls(**{**content, "evidence": path})
 
 
