@@ -9,10 +9,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,20 +124,15 @@ class Annotations:
         if not re.fullmatch(r"[\w][\w .-]*", annotator):
             raise SettingError(f"annotator={annotator!r}: expected letters, digits, spaces, dots and dashes.")
         self.folder, self.annotator = Path(folder), annotator
-        header, self.questions = _read_questions(self.folder / QUESTIONS)
+        content = _read(self.folder / QUESTIONS, "questions")
+        header, self.questions = content.header, [Question.from_dict(entry) for entry in content.entries]
         self.signature = drawn_signature(header, len(self.questions))
         identity = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:12]
-        self._header = {"study": "judgements", "annotator": annotator, "questions": identity}
-        self._notes = {"signature": header["signature"]}
-        self._journal: Journal | None = None
-        self.scores: dict[int, float] = {}  # by number of the question
-        if self.file(".jsonl").exists():
-            journal = self._open()
-            self.scores = _scores(journal.file, journal.entries, len(self.questions))
-
-    def _open(self) -> Journal:
-        self._journal = self._journal or Journal(self.file(".jsonl"), self._header, self._notes)
-        return self._journal
+        own = {"study": "judgements", "annotator": annotator, "questions": identity}
+        self._open = partial(Journal, self.file(".jsonl"), own, {"signature": header["signature"]})
+        self._journal = self._open() if self.file(".jsonl").exists() else None
+        entries = self._journal.entries if self._journal else []
+        self.scores = _scores(self.file(".jsonl"), entries, len(self.questions))  # by number of the question
 
     @property
     def to_judge(self) -> list[int]:
@@ -148,7 +145,8 @@ class Annotations:
             raise SettingError(f"score={score:g}: expected 1, 0.5 or 0.")
         if number not in self.to_judge:
             raise SettingError(f"question {number}: no such question with a path to judge.")
-        self._open().append({"question": number, "score": score})
+        self._journal = self._journal or self._open()
+        self._journal.append({"question": number, "score": score})
         self.scores[number] = score
 
     def summary(self) -> AnnotationSummary:
@@ -187,19 +185,19 @@ class Annotations:
         return self.folder / f"judged by {self.annotator}{suffix}"
 
 
-def _read_questions(file: Path) -> tuple[dict[str, Any], list[Question]]:
+def _read(file: Path, study: str) -> JournalContent:
     content = read_journal(file)
-    if content is None or content.header.get("study") != "questions":
-        raise DataError(f"{file}: holds no questions. Draw some with `squire study annotate` first.")
-    return content.header, [Question.from_dict(entry) for entry in content.entries]
+    if content is None or content.header.get("study") != study:
+        raise DataError(f"{file}: holds no {study}. Expected a .jsonl file of `squire study annotate`.")
+    return content
 
 
-def _scores(file: Path, entries: Iterable[Any], questions: int | None = None) -> dict[int, float]:
+def _scores(file: Path, entries: Iterable[Any], questions: float = math.inf) -> dict[int, float]:
     found = {}
     for line, entry in enumerate(entries, start=2):
         try:
             number, score = int(entry["question"]), float(entry["score"])
-            if score not in SCORES or number < 0 or (questions is not None and number >= questions):
+            if score not in SCORES or not 0 <= number < questions:
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise DataError(f"{file}:{line}: not a judgement: {entry!r}. Remove the line.") from None
@@ -241,10 +239,13 @@ class Agreement(Report):
 def agreement(first: str | Path, second: str | Path) -> Agreement:
     """Compares two annotators' files of judgements (.jsonl) of the same questions."""
     files = Path(first), Path(second)
-    one, other = map(_judgements, files)
+    one, other = (_read(file, "judgements") for file in files)
     if one.header["questions"] != other.header["questions"]:
         raise SettingError(f"{first} and {second}: judgements of different questions. Use files of one folder.")
-    counts = _counts(_scores(files[0], one.entries), _scores(files[1], other.entries))
+    scores, others = _scores(files[0], one.entries), _scores(files[1], other.entries)
+    counts = np.zeros((len(SCORES), len(SCORES)), np.int64)
+    for number in scores.keys() & others.keys():
+        counts[SCORES.index(scores[number]), SCORES.index(others[number])] += 1
     if not counts.sum():
         raise SettingError(f"{first} and {second}: no question that both have judged.")
     distance = np.abs(np.subtract.outer(SCORES, SCORES))
@@ -268,17 +269,3 @@ def cohens_kappa(counts: npt.NDArray[np.int64], credit: npt.NDArray[np.float64])
     chance = np.outer(shares.sum(1), shares.sum(0))
     observed, expected = float((shares * credit).sum()), float((chance * credit).sum())
     return None if np.isclose(expected, 1.0) else (observed - expected) / (1 - expected)
-
-
-def _judgements(file: Path) -> JournalContent:
-    content = read_journal(file)
-    if content is None or content.header.get("study") != "judgements":
-        raise DataError(f"{file}: holds no judgements. Expected a .jsonl file of `squire study annotate`.")
-    return content
-
-
-def _counts(first: Mapping[int, float], second: Mapping[int, float]) -> npt.NDArray[np.int64]:
-    counts = np.zeros((len(SCORES), len(SCORES)), np.int64)
-    for number in first.keys() & second.keys():
-        counts[SCORES.index(first[number]), SCORES.index(second[number])] += 1
-    return counts

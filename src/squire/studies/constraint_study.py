@@ -172,9 +172,13 @@ class ConstraintStudy:
         free = self._condition("free", None)
         filtered = [self._condition("filter", edges) for edges in self._edge_sets]
         searched = [self._condition("search", edges) for edges in self._edge_sets if search]
-        self._search_once([free, *filtered], progress)
+        self._search([free, *filtered], self._decoding, progress)
         for condition in searched:
-            self._search_within(condition, progress)
+            assert condition.edges is not None
+            bound = EdgeConstraint.from_adjacency(
+                condition.edges.edges, self.run.device, name=condition.edges.name
+            )
+            self._search([condition], replace(self._decoding, constraint=bound), progress)
         correct = free.ranks == 1
         frequency = rank_by_frequency(self.run.graph, self.query_set).metrics()
         rows = [self._row(condition, correct) for condition in (free, *filtered, *searched)]
@@ -185,18 +189,20 @@ class ConstraintStudy:
         signature = paths_signature(self.query_set, self._decoding, self.run.recipe.train.seed, name)
         return _Condition(self._folder, decoding, edges, signature, self._work)
 
-    def _search_once(self, conditions: Sequence[_Condition], progress: Progress) -> None:
-        """One free search for all these conditions; it begins at the first query that one of them lacks."""
+    def _search(self, conditions: Sequence[_Condition], decoding: DecodingOptions, progress: Progress) -> None:
+        """One search for all these conditions; it begins at the first query that one of them lacks."""
         queries, done = self.query_set.queries, min(condition.done for condition in conditions)
-        for block in decode(self.run.decoder, queries[done:, :2], self._decoding):
+        title = f"searching within {decoding.constraint.name}" if decoding.constraint else "searching"
+        for block in decode(self.run.decoder, queries[done:, :2], decoding):
             own = queries[done : done + len(block)]
             for condition in conditions:
                 finished = condition.done - done  # queries of this block
                 if finished < len(block):
-                    ranks, walked = self._ranks(block, own, condition.edges)
+                    edges = condition.edges if condition.decoding == "filter" else None
+                    ranks, walked = self._ranks(block, own, edges)
                     condition.record(ranks[finished:], walked[finished:])
             done += len(block)
-            progress("searching", done, len(queries))
+            progress(title, done, len(queries))
 
     def _ranks(self, block: PathRanking, queries: Ids, edges: EdgeSet | None) -> tuple[list[float], list[bool]]:
         """Ranks if only paths within the edge set count, and whether the best path to the answer is one."""
@@ -207,15 +213,6 @@ class ConstraintStudy:
         walked = [path is not None and bool(allowed[path]) for path in best]
         left = within(block, allowed, queries[:, 1].astype(np.int64), self._decoding)
         return ranks_of(left, queries, self.query_set.filter), walked
-
-    def _search_within(self, condition: _Condition, progress: Progress) -> None:
-        assert condition.edges is not None
-        bound = EdgeConstraint.from_adjacency(condition.edges.edges, self.run.device)
-        queries, decoding = self.query_set.queries, replace(self._decoding, constraint=bound)
-        for block in decode(self.run.decoder, queries[condition.done :, :2], decoding):
-            own = queries[condition.done : condition.done + len(block)]
-            condition.record(ranks_of(block, own, self.query_set.filter), [])
-            progress(f"searching within {condition.edges.name}", condition.done, len(queries))
 
     def _row(self, condition: _Condition, correct: npt.NDArray[np.bool_]) -> ConditionResult:
         metrics = Metrics.from_ranks(condition.ranks, condition.signature, intervals=True)

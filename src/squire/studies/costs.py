@@ -6,8 +6,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -42,19 +41,6 @@ class Seconds:
         if not found:
             return None
         return cls(statistics.median(one.wall for one in found), statistics.median(one.cpu for one in found))
-
-
-class Clock:
-    """The seconds of named pieces of work."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, Seconds] = {}
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        began = Seconds.now()
-        yield
-        self.seconds[name] = Seconds.now() - began
 
 
 class Pace:

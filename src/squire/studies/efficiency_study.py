@@ -14,7 +14,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from squire.model.recipe import Recipe, load_recipe, recipe_for
 from squire.paths.tries import Tries
 from squire.search.decoding import DecodingOptions, decode
 from squire.search.trained import TrainedModel, load_settings, save_settings
-from squire.studies.costs import Clock, Pace, Seconds, machine, peak_mb
+from squire.studies.costs import Pace, Seconds, machine, peak_mb
 from squire.studies.graphs import SMALLEST, GraphSource, open_graph, sample_graph, synthetic_graph
 from squire.studies.journal import Journal, flat_settings, graph_digest
 from squire.studies.reports import FREQUENCY, Report, code, draw_efficiency, escape, metric_cells, table
@@ -174,7 +175,7 @@ class Measurement:
     def _record(self, phase: str, **figures: Any) -> None:
         self._journal.append({"phase": phase, **figures, "peak_mb": peak_mb(), **machine()})
 
-    def _sum(self, phase: str, key: str) -> float:
+    def total(self, phase: str, key: str) -> float:
         return float(sum(entry[key] for entry in self.entries if entry["phase"] == phase))
 
     def measure(self, progress: Progress = no_progress) -> None:
@@ -187,21 +188,22 @@ class Measurement:
     def _prepare(self, graph: Graph, recipe: Recipe, progress: Progress) -> Tries:
         if self.last("prepared"):
             return Tries.load(self.folder / TRIES)
-        clock = Clock()
-        with clock(MINING):
-            rules = find_rules(graph, recipe, self.folder, progress)
-        with clock(SAMPLING):
-            paths = find_paths(graph, recipe, rules, progress)
-        with clock(TREES):
-            tries = plant(paths, self.folder)
+        times = [Seconds.now()]
+        rules = find_rules(graph, recipe, self.folder, progress)
+        times.append(Seconds.now())
+        paths = find_paths(graph, recipe, rules, progress)
+        times.append(Seconds.now())
+        tries = plant(paths, self.folder)
+        times.append(Seconds.now())
+        took = zip((MINING, SAMPLING, TREES), (after - before for before, after in pairwise(times)), strict=True)
         weight = int(paths.weight.sum(dtype="int64"))
         counts = {"rules": 0 if rules is None else len(rules.rule) // 2, "paths": weight, "nodes": tries.num_nodes}
-        self._record("prepared", graph=Stats.from_graph(graph).as_dict(), **_as_dicts(clock.seconds), **counts)
+        self._record("prepared", graph=Stats.from_graph(graph).as_dict(), **_as_dicts(dict(took)), **counts)
         return tries
 
     def _train(self, trainer: Trainer, progress: Progress) -> None:
         """Trains for the minutes that are left, or to the end."""
-        left = self._journal.header["minutes"] * 60 - self._sum("trained", "seconds")
+        left = self._journal.header["minutes"] * 60 - self.total("trained", "seconds")
         last = self.last("trained")
         if last is not None and (last["finished"] or left <= 0):
             return
@@ -252,7 +254,7 @@ class Measurement:
         signature = paths_signature(query_set, decoding, seed)
         ours = Metrics.from_ranks(np.array(self._ranks()), signature, intervals=True)
         rows = [ours.as_dict(), rank_by_frequency(run.graph, query_set).metrics().as_dict()]
-        took = Seconds(self._sum("block", "seconds"), self._sum("block", "cpu_seconds")) * (1 / done)
+        took = Seconds(self.total("block", "seconds"), self.total("block", "cpu_seconds")) * (1 / done)
         self._record("asked", queries=done, **_as_dicts({QUESTION: took}), rows=rows)
 
     def _ranks(self) -> list[float]:
@@ -297,7 +299,7 @@ class SizeResult:
     @classmethod
     def from_measurement(cls, kind: str, recipe: str, measured: Measurement) -> SizeResult:
         prepared, trained, asked = (measured.last(phase) or {} for phase in ("prepared", "trained", "asked"))
-        graph, steps, entries = prepared["graph"], trained["steps_per_epoch"], measured.entries
+        steps = trained["steps_per_epoch"]
         took = {name: entry[name] for entry in (prepared, trained, asked) for name in PHASES if name in entry}
         if took[EPOCH] is None and took[STEP] is not None:
             took[EPOCH] = {unit: second * steps for unit, second in took[STEP].items()}
@@ -306,19 +308,15 @@ class SizeResult:
         wall, cpu = (
             {name: took[name][unit] if took.get(name) else None for name in PHASES} for unit in ("wall", "cpu")
         )
-        peaks = [entry["peak_mb"] for entry in entries if entry["peak_mb"] is not None]
-        loads = [entry["load_average"] for entry in entries if entry["load_average"] is not None]
         ours, frequency = asked["rows"] or (None, None)
-        return cls(
-            kind=kind, name=graph["name"], recipe=recipe, entities=graph["entities"], facts=graph["facts"],
-            rules=prepared["rules"], nodes=prepared["nodes"], parameters=trained["parameters"],
-            seconds=wall, cpu_seconds=cpu, epoch_measured=trained[EPOCH] is not None,
-            nodes_per_second=trained["nodes_per_second"],
-            epochs=trained["epochs"], steps=trained["step"], steps_per_epoch=steps,
-            trained=sum(entry["seconds"] for entry in entries if entry["phase"] == "trained"),
-            finished=trained["finished"], peak_mb=max(peaks, default=None), ours=ours, frequency=frequency,
-            load_average=max(loads, default=None), threads=trained["threads"],
-        )  # fmt: skip
+        found = {
+            **prepared["graph"], **prepared, **trained, "kind": kind, "recipe": recipe, "seconds": wall,
+            "cpu_seconds": cpu, "epoch_measured": trained[EPOCH] is not None, "steps": trained["step"],
+            "trained": measured.total("trained", "seconds"), "ours": ours, "frequency": frequency,
+            **{key: max((entry[key] for entry in measured.entries if entry[key] is not None), default=None)
+               for key in ("peak_mb", "load_average")},
+        }  # fmt: skip
+        return cls(**{field.name: found[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from squire.studies.journal import Journal
 if TYPE_CHECKING:  # they load torch, which reading questions does not need
     from squire.graph.adjacency import Ids
     from squire.reasoning.reasoner import Reasoner
-    from squire.search.decoding import DecodingOptions, PathRanking
+    from squire.search.decoding import DecodingOptions
 
 Format = Callable[[str], str]
 
@@ -129,16 +129,12 @@ def _search(
     from squire.evaluation.paths import ranks_of
     from squire.search.decoding import decode
 
-    done = 0
+    labels, done = reasoner.labels, 0
     for block in decode(reasoner.run.decoder, queries[:, :2], decoding):
         own = queries[done : done + len(block)]
-        for number, rank in enumerate(ranks_of(block, own, query_set.filter)):
-            yield _question(reasoner, block, number, own[number].tolist(), rank)
         done += len(block)
-
-
-def _question(reasoner: Reasoner, block: PathRanking, number: int, query: list[int], rank: float) -> Question:
-    head, relation, tail = query
-    labels, path = reasoner.labels, block.best_path_to(number, tail)
-    evidence = None if path is None else reasoner.evidence((head, relation), block, slice(path, path + 1))[0]
-    return Question(labels.entity(head), labels.relation(relation), labels.entity(tail), rank, evidence)
+        for number, rank in enumerate(ranks_of(block, own, query_set.filter)):
+            head, relation, tail = own[number].tolist()
+            path = block.best_path_to(number, tail)
+            found = None if path is None else reasoner.evidence((head, relation), block, slice(path, path + 1))[0]
+            yield Question(labels.entity(head), labels.relation(relation), labels.entity(tail), rank, found)

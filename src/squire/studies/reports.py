@@ -103,6 +103,13 @@ def _figure(file: Path, width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
+def _style(axes: Axes, title: str, **grid: Any) -> None:
+    axes.set_title(plain(title), fontsize=11)
+    axes.margins(y=0.12)
+    axes.grid(alpha=0.3, **grid)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def draw_attention(
     titles: Sequence[str],  # of the heat maps
     maps: npt.NDArray[np.float64],  # (map, token, token)
@@ -129,8 +136,7 @@ def draw_attention(
         axes.set_xticks(range(len(tokens)), words, rotation=40, ha="right", rotation_mode="anchor", fontsize=9)
         axes.set_yticks(range(path_tokens), words[query_tokens:], fontsize=9)
         axes.axvline(query_tokens - 0.5, color="white", linewidth=2)
-        axes.set_xlabel("attention to: the query, then the path", fontsize=9)
-        axes.set_ylabel("attention of: tokens of the path", fontsize=9)
+        axes.set(xlabel="attention to: the query, then the path", ylabel="attention of: tokens of the path")
     for axes in grid[len(maps) :]:
         axes.set_axis_off()
     assert image is not None
@@ -164,15 +170,13 @@ def draw_constraints(
         for at, value, top in zip(x, values, high, strict=True):
             axes.annotate(f"{value:.3f}", (at, top), (0, 3), textcoords="offset points", ha="center", fontsize=8)
     labels = [f"{_short(name)}\n{note}" if note else _short(name) for name, note in zip(names, notes, strict=True)]
-    axes.set_xticks(positions, labels, fontsize=9)
-    axes.set_ylabel("Hits@1 and MRR (0 to 1), with 95 % intervals")
-    axes.set_ylim(0, None)
-    axes.margins(y=0.12)
-    axes.grid(axis="y", alpha=0.3)
+    axes.set(
+        xticks=positions, xticklabels=labels, ylabel="Hits@1 and MRR (0 to 1), with 95 % intervals", ylim=(0, None)
+    )
+    axes.tick_params(axis="x", labelsize=9)
     axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    _style(axes, heading, axis="y")
     figure.legend(frameon=False, loc="outside upper right", ncols=2, fontsize=9)
-    axes.set_title(plain(heading), fontsize=11)
     _sign(figure, str(metrics[0].signature))
     save(figure, file)
 
@@ -192,14 +196,9 @@ def draw_ablation(runs: Mapping[str, History], frequency: Metrics, heading: str,
             )  # fmt: skip
     label = f"{FREQUENCY} {frequency.mrr:.3f}"
     axes.axhline(frequency.mrr, color="0.4", linestyle="--", linewidth=1.2, label=label)
-    axes.set_xlabel("optimisation steps")
-    axes.set_ylabel("MRR on valid (0 to 1)")
+    axes.set(xlabel="optimisation steps", ylabel="MRR on valid (0 to 1)", xlim=(0, None))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.set_xlim(0, None)
-    axes.margins(y=0.12)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(plain(heading), fontsize=11)
+    _style(axes, heading)
     figure.legend(frameon=False, loc="outside upper center", ncols=len(runs) + 1, fontsize=9)
     _sign(figure, *(run.signature for run in runs.values()))
     save(figure, file)
@@ -224,16 +223,11 @@ def draw_efficiency(series: Mapping[str, Sequence[SizeResult]], file: Path) -> N
         (memory, "peak memory of the process that measured each size", "megabytes (10⁶ bytes)"),
         (quality, "quality on valid, as far as trained", "MRR (0 to 1)"),
     ):
-        axes.set_xscale("log")
-        axes.set_title(title, fontsize=11)
-        axes.set_xlabel("facts in train")
-        axes.set_ylabel(unit)
-        axes.grid(alpha=0.3, which="both" if axes is not quality else "major", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.set(xscale="log", xlabel="facts in train", ylabel=unit)
+        _style(axes, title, which="both" if axes is not quality else "major", linewidth=0.6)
         axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    time.set_yscale("log")
-    memory.set_yscale("log")
-    memory.set_ylim(100, max(10_000, 2 * memory.get_ylim()[1]))  # at least two decades
+    time.set(yscale="log")
+    memory.set(yscale="log", ylim=(100, max(10_000, 2 * memory.get_ylim()[1])))  # at least two decades
     memory.yaxis.set_major_formatter("{x:,.0f}")
     quality.set_ylim(0, None)
     figure.supxlabel("the signature of each point is in the table beside this picture", **SMALL)
