@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from squire.cli import app
 from squire.completion.jobs import Completion, Predictor, Wanted
 from squire.completion.questions import Heads, QuestionsOfHeads
-from squire.core.checkpoint import save_checkpoint
 from squire.core.run_files import GRAPH, LAST, RECIPE, RULES
+from squire.core.tensors import save_checkpoint
 from squire.graph.graph import Graph
 from squire.model.recipe import load_recipe
 from squire.reasoning.reasoner import Reasoner
@@ -46,7 +46,7 @@ def make_run(folder: Path, graph: Graph | None = None, seed: int = 0) -> Path:
     (folder / RULES).write_text(RULE)
     torch.manual_seed(seed)
     model = new_model(graph, recipe)
-    weights = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    weights = {f"model.{name}": tensor.numpy() for name, tensor in model.state_dict().items()}
     save_checkpoint(folder, LAST, weights, {"step": 0})
     return folder
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from squire import __version__
 from squire.cli import app
-from squire.core.checkpoint import load_checkpoint
+from squire.core.tensors import load_checkpoint
 from squire.errors import SettingError, SquireError, UnknownName
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import NAMES

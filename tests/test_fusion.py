@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from graphs import LabelTriple, make_graph
 
-from squire.core.checkpoint import load_checkpoint, save_checkpoint
 from squire.core.run_files import FUSION
+from squire.core.tensors import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import rank_by_fusion
@@ -159,7 +159,7 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
         ("fusion", 9, "version 9"),
         ("ranker", {"width": 9}, "another form"),
     ):
-        save_checkpoint(tmp_path, FUSION, checkpoint.tensors, {**checkpoint.state, key: value})
+        save_checkpoint(tmp_path, FUSION, checkpoint.arrays, {**checkpoint.state, key: value})
         with pytest.raises(CheckpointError, match=words):
             load_fusion(tmp_path, graph)
 

@@ -1,6 +1,5 @@
 """What is written is what is read, in every format; a single file is divided fairly; no half file is ever seen."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +174,9 @@ def test_a_path_that_is_not_there() -> None:
         load_graph("nowhere/x.tsv")
 
 
+GRAPH_METADATA = {"squire_graph": "2", "state": '{"name": "x", "prefixes": {}}'}
+
+
 def saved(folder: Path) -> Path:
     write_graph(make_graph({"train": [("a", "r", "b")], "test": [("b", "r", "a")]}), folder / "x.graph")
     return folder / "x.graph"
@@ -185,35 +187,36 @@ def test_a_truncated_saved_graph(tmp_path: Path, share: float) -> None:
     path = saved(tmp_path)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(DataError, match=r"x\.graph: not a whole graph file .*squire data convert"):
+    with pytest.raises(DataError, match=r"x\.graph: damaged or cut short .*squire data convert"):
         load_graph(path)
 
 
 def test_a_saved_graph_of_a_newer_version(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    save_file(load_file(path), path, {"squire_graph": "99", "name": "x", "prefixes": "{}"})
-    with pytest.raises(DataError, match=r"written by a newer squire \(graph file version 99.*upgrade squire-kg"):
+    save_file(load_file(path), path, {"squire_graph": "99", "state": "{}"})
+    with pytest.raises(DataError, match=r"written by a newer squire \(graph file version 99.*Upgrade squire-kg"):
         load_graph(path)
 
 
 def test_a_foreign_safetensors_file(tmp_path: Path) -> None:
     save_file({"weights": np.zeros(3)}, tmp_path / "x.graph")
-    with pytest.raises(DataError, match=r"x\.graph: a safetensors file, but not a graph saved by squire"):
+    with pytest.raises(DataError, match=r"x\.graph: a safetensors file, but not a graph file saved by squire"):
         load_graph(tmp_path / "x.graph")
 
 
 @pytest.mark.parametrize(
-    "about",
+    ("about", "words"),
     [
-        {"squire_graph": "one", "name": "x", "prefixes": "{}"},
-        {"squire_graph": "1", "name": "x", "prefixes": "{"},
-        {"squire_graph": "1", "name": "x"},
+        ({"squire_graph": "one", "state": '{"name": "x", "prefixes": {}}'}, "not a graph file saved by squire"),
+        ({"squire_graph": "2", "state": "{"}, "damaged"),
+        ({"squire_graph": "2", "state": '{"name": "x"}'}, "not a complete graph file"),
+        ({"squire_graph": "1", "name": "x", "prefixes": "{}"}, "written by an older squire"),
     ],
 )
-def test_a_saved_graph_with_a_damaged_description(tmp_path: Path, about: dict[str, str]) -> None:
+def test_a_saved_graph_with_a_damaged_description(tmp_path: Path, about: dict[str, str], words: str) -> None:
     path = saved(tmp_path)
     save_file(load_file(path), path, about)
-    with pytest.raises(DataError, match=r"x\.graph: not a whole graph file"):
+    with pytest.raises(DataError, match=rf"x\.graph: .*{words}.*Write it again with `squire data convert`"):
         load_graph(path)
 
 
@@ -221,8 +224,8 @@ def test_a_saved_graph_without_one_of_its_arrays(tmp_path: Path) -> None:
     path = saved(tmp_path)
     arrays = load_file(path)
     del arrays["train.tails"]
-    save_file(arrays, path, {"squire_graph": "1", "name": "x", "prefixes": json.dumps({})})
-    with pytest.raises(DataError, match=r"not a whole graph file \('train\.tails'\)"):
+    save_file(arrays, path, GRAPH_METADATA)
+    with pytest.raises(DataError, match=r"not a complete graph file \('train\.tails'\)"):
         load_graph(path)
 
 
@@ -230,8 +233,8 @@ def test_a_saved_graph_whose_labels_lead_nowhere(tmp_path: Path) -> None:
     path = saved(tmp_path)
     arrays = load_file(path)
     arrays["entities.offsets"] = arrays["entities.offsets"] + 1_000_000
-    save_file(arrays, path, {"squire_graph": "1", "name": "x", "prefixes": "{}"})
-    with pytest.raises(DataError, match="not a whole graph file"):
+    save_file(arrays, path, GRAPH_METADATA)
+    with pytest.raises(DataError, match="not a complete graph file"):
         load_graph(path)
 
 
@@ -277,12 +280,12 @@ def test_a_save_that_fails_leaves_the_old_graph(tmp_path: Path, monkeypatch: pyt
     path = saved(tmp_path)
     old = load_graph(path)
 
-    def fail(arrays: object, file: Path, about: object) -> None:
+    def fail(file: Path, *_: object) -> None:
         file.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr("squire.graph.graph.save_file", fail)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("squire.core.tensors._write", fail)
+    with pytest.raises(DataError, match=r"could not be saved: disk full\. The previous graph file is intact"):
         make_graph({"train": [("x", "y", "z")]}).save(path)
     assert load_graph(path) == old
     assert list(tmp_path.iterdir()) == [path]

@@ -1,22 +1,26 @@
-"""What is what in a run folder."""
+"""The names of the files in a run folder."""
 
 from pathlib import Path
 
-GRAPH = "graph.graph"  # all of it, so that a run needs nothing but its folder
-RECIPE = "recipe.json"  # with every setting that was given
+from squire.core.tensors import CHECKPOINT, SUFFIX, read_checksum
+from squire.errors import SettingError
+
+GRAPH = "graph.graph"  # the whole graph, so that a run needs nothing outside its folder
+RECIPE = "recipe.json"  # every setting
 RULES = "rules.tsv"
 TRIES = "tries.safetensors"
-LAST, BEST = "last", "best"  # checkpoints, by their names: the last state, and the best by valid
-METRICS = "metrics.jsonl"  # one line a step, and one a validation
-TENSORBOARD = "tensorboard"  # the same for TensorBoard, where it is installed
-FUSION = "fusion"  # a checkpoint too: the ranker over all evidence
-ANNOTATION = "annotation"  # a folder: paths to judge, and judgements of them, if no other place was named
+LAST, BEST = "last", "best"  # checkpoints: the latest state, and the best by validation
+METRICS = "metrics.jsonl"  # one line for each step and each validation
+TENSORBOARD = "tensorboard"  # the same for TensorBoard, if it is installed
+FUSION = "fusion"  # a checkpoint: the ranker over all evidence
+ANNOTATION = "annotation"  # a folder: paths to be judged and the judgements, unless another folder is given
 LOCK = "lock"  # held while a process trains in the folder
-START = "start"  # in the folder of an iteration: the checkpoint that ended the iteration before
+START = "start"  # in the folder of an iteration: the checkpoint at the end of the previous iteration
+FINGERPRINT_DIGITS = 12
 
 
 def iteration_folder(run: Path, iteration: int) -> Path:
-    """Where the paths of iteration k are gathered, from the second on (Algorithm 1)."""
+    """The folder for the paths of iteration k, from the second on (Algorithm 1)."""
     return run / f"iteration-{iteration}"
 
 
@@ -26,10 +30,19 @@ def tries_file(run: Path, iteration: int) -> Path:
 
 
 def evaluation_file(run: Path, ranking: str, split: str, *, sampled: bool) -> Path:
-    """What `squire evaluate` found; of a sample apart, so that it never takes the place of the whole."""
+    """The results of `squire evaluate`; those of a sample have their own file and never replace the full ones."""
     return run / f"evaluation-{ranking}-{split}{'-sample' if sampled else ''}.json"
 
 
 def evaluation_files(run: Path) -> list[Path]:
-    """All that are there, in order."""
+    """All evaluation files of a run, sorted."""
     return sorted(run.glob("evaluation-*.json"))
+
+
+def fingerprint(run: Path) -> str:
+    """The first digits of the checksum of a run's model; reads only the file's header."""
+    for name in (BEST, LAST):
+        file = run / f"{name}{SUFFIX}"
+        if file.exists():
+            return read_checksum(file, CHECKPOINT)[:FINGERPRINT_DIGITS]
+    raise SettingError(f"{run}: no model here. Run `squire train GRAPH --out {run}` first.")

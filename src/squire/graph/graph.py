@@ -5,24 +5,21 @@ The file is a safetensors file: arrays and a little JSON, nothing that runs when
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from squire.core.files import replacing
+from squire.core.tensors import TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError
 from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
 from squire.graph.labels import LabelIndex, Labels
 
 SPLITS = ("train", "valid", "test")
 FILE_SUFFIX = ".graph"
-FILE_VERSION = 1
+FORMAT = TensorFormat("graph", "graph file", 2, DataError, "Write it again with `squire data convert`.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,45 +96,24 @@ class Graph:
         }
         for kind, labels in (("entities", self.labels.entities), ("relations", self.labels.relations)):
             arrays[f"{kind}.offsets"], arrays[f"{kind}.text"] = _label_arrays(labels.array)
-        about = {
-            "squire_graph": str(FILE_VERSION),
-            "name": self.name,
-            "prefixes": json.dumps(dict(self.labels.prefixes)),
-        }
-        with replacing(path) as temporary:
-            save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, temporary, about)
+        save_tensors(path, FORMAT, arrays, {"name": self.name, "prefixes": dict(self.labels.prefixes)})
 
     @classmethod
     def load(cls, path: Path) -> Graph:
         """Inverse of `save`."""
+        found = load_tensors(path, FORMAT)
+        arrays = {name: frozen(array) for name, array in found.arrays.items()}
         try:
-            with safe_open(path, framework="numpy") as file:
-                about = file.metadata() or {}
-                _check_version(path, about.get("squire_graph"))
-                arrays = {key: frozen(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
             entities, relations = (
                 LabelIndex(_label_array(arrays[f"{kind}.offsets"], arrays[f"{kind}.text"]), singular)
                 for kind, singular in (("entities", "entity"), ("relations", "relation"))
             )
             edges = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
             train = Adjacency(len(entities), len(relations), *edges)
-            labels = Labels(entities, relations, json.loads(about["prefixes"]))
-            return cls(about["name"], labels, train, arrays["valid"], arrays["test"])
-        except (SafetensorError, KeyError, ValueError, pa.ArrowInvalid) as error:
-            raise DataError(
-                f"{path}: not a whole graph file ({error}). To do: convert the source again with "
-                f"'squire data convert'."
-            ) from None
-
-
-def _check_version(path: Path, version: str | None) -> None:
-    if version is None:
-        raise DataError(f"{path}: a safetensors file, but not a graph saved by squire.")
-    if int(version) > FILE_VERSION:
-        raise DataError(
-            f"{path}: written by a newer squire (graph file version {version}, this one reads up to "
-            f"{FILE_VERSION}). To do: upgrade squire-kg."
-        )
+            labels = Labels(entities, relations, found.state["prefixes"])
+            return cls(found.state["name"], labels, train, arrays["valid"], arrays["test"])
+        except (KeyError, TypeError, pa.ArrowInvalid) as error:
+            raise DataError(f"{path}: not a complete graph file ({error}). {FORMAT.remedy}") from None
 
 
 def _label_arrays(labels: pa.Array) -> tuple[np.ndarray, np.ndarray]:

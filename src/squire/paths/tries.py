@@ -9,26 +9,22 @@ for is where it ends.
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import save_file
 
-from squire.core.files import replacing
 from squire.core.parallel import thread_count
+from squire.core.tensors import TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError
 from squire.graph.adjacency import Ids, Offsets
 from squire.paths._chunks import chunk_bounds, run_chunks
 from squire.paths._tries import climb, grow, sort_paths
 from squire.paths.paths import NONE, Paths
 
-FILE_VERSION = 1
-DTYPES = {"I64": np.int64, "I32": np.int32, "I8": np.int8}
+FORMAT = TensorFormat("tries", "file of prefix trees", 1, DataError, "Sample the paths again.", mapped=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,44 +67,17 @@ class Tries:
         return (self.weight / before).astype(np.float32), (self.end / self.weight).astype(np.float32)
 
     def save(self, path: Path) -> None:
-        """Write to one safetensors file, whole or not at all."""
-        arrays = {column.name: np.ascontiguousarray(getattr(self, column.name)) for column in fields(self)}
-        with replacing(path) as temporary:
-            save_file(arrays, temporary, {"squire_tries": str(FILE_VERSION)})
+        """Write to one file, atomically."""
+        save_tensors(path, FORMAT, {column.name: getattr(self, column.name) for column in fields(self)}, {})
 
     @classmethod
     def load(cls, path: Path) -> Tries:
-        """Inverse of `save`; the arrays stay on disk and are read where they are touched."""
-        arrays = _mapped(path)
+        """Inverse of `save`; the arrays stay on disk and are read when they are used."""
+        arrays = load_tensors(path, FORMAT).arrays
         missing = [column.name for column in fields(cls) if column.name not in arrays]
         if missing:
-            raise DataError(f"{path}: no prefix trees saved by squire, {', '.join(missing)} missing.")
+            raise DataError(f"{path}: not prefix trees saved by squire: {', '.join(missing)} missing.")
         return cls(**{column.name: arrays[column.name] for column in fields(cls)})
-
-
-def _mapped(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a safetensors file, memory-mapped: 8 bytes of header length, JSON header, data."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > size:
-            raise DataError(f"{path}: not a file of prefix trees.")
-        try:
-            header = json.loads(file.read(length))
-        except ValueError:
-            raise DataError(f"{path}: not a file of prefix trees.") from None
-    version = header.pop("__metadata__", {}).get("squire_tries", "")
-    if version != str(FILE_VERSION):
-        raise DataError(f"{path}: prefix trees of version {version!r}; this squire reads {FILE_VERSION}.")
-    arrays = {}
-    for name, about in header.items():
-        dtype, shape, (first, last) = DTYPES[about["dtype"]], tuple(about["shape"]), about["data_offsets"]
-        if 8 + length + last > size:
-            raise DataError(f"{path}: breaks off in {name}. To do: make the prefix trees again.")
-        arrays[name] = (
-            np.memmap(path, dtype, "r", 8 + length + first, shape) if math.prod(shape) else np.empty(shape, dtype)
-        )
-    return arrays
 
 
 def build_tries(paths: Paths, threads: int | None = None) -> Tries:

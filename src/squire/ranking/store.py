@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from squire.core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from squire.core.run_files import FUSION
+from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
@@ -37,8 +36,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     arrays = {f"rules.{column.name}": getattr(rules, column.name) for column in fields(Rules)[1:]}
     for kind, own in enumerate(fusion.calibration.maps):
         arrays |= {f"calibration{kind}.{column.name}": getattr(own, column.name) for column in fields(Calibration)}
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-    tensors |= {f"ranker.{name}": tensor for name, tensor in fusion.ranker.tensors().items()}
+    arrays |= {f"ranker.{name}": tensor.detach().numpy() for name, tensor in fusion.ranker.tensors().items()}
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
         "features": [feature.name for feature in fusion.evidence.table],
@@ -46,7 +44,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
         "about": asdict(fusion.about),
         "graph_sha256": _checksum(fusion.evidence.adjacency, fusion.evidence.words),
     }
-    return save_checkpoint(folder, FUSION, tensors, state)
+    return save_checkpoint(folder, FUSION, arrays, state)
 
 
 def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> Fusion:
@@ -66,7 +64,8 @@ def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> F
         if checkpoint.state["features"] != names:
             raise CheckpointError(f"fitted on other features: {_difference(checkpoint.state['features'], names)}")
         options = RankerOptions(**checkpoint.state["ranker"])
-        ranker = Ranker.from_tensors(checkpoint.part("ranker."), evidence.table, 2 * graph.num_relations, options)
+        fitted = {name: torch.from_numpy(array) for name, array in checkpoint.part("ranker.").items()}
+        ranker = Ranker.from_tensors(fitted, evidence.table, 2 * graph.num_relations, options)
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except CheckpointError as error:
@@ -83,14 +82,14 @@ def has_fusion(folder: Path) -> bool:
     return any(folder.glob(f"{FUSION}*.safetensors"))
 
 
-def _check_version(checkpoint: Checkpoint) -> None:
+def _check_version(checkpoint: TensorFile) -> None:
     if checkpoint.state.get("fusion") != FILE_VERSION:
         raise CheckpointError(f"version {checkpoint.state.get('fusion')}, this squire reads {FILE_VERSION}.")
 
 
-def _arrays(tensors: dict[str, Tensor], kind: type, skip: int) -> list[np.ndarray]:
+def _arrays(arrays: dict[str, np.ndarray], kind: type, skip: int) -> list[np.ndarray]:
     """The columns of a dataclass of arrays, in its order."""
-    return [tensors[column.name].numpy() for column in fields(kind)[skip:]]
+    return [arrays[column.name] for column in fields(kind)[skip:]]
 
 
 def _difference(there: Sequence[str], here: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from squire.core.checkpoint import fingerprint
+from squire.core.run_files import fingerprint
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.model.transformer import Layer, Transformer

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from squire.core.checkpoint import load_checkpoint
 from squire.core.files import replacing
 from squire.core.run_files import BEST, GRAPH, LAST, RECIPE, RULES
+from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
@@ -50,8 +50,9 @@ class TrainedModel:
                 f"{folder}: no model yet. To do: train with 'squire train … --out {folder} --resume'."
             )
         checkpoint = load_checkpoint(folder, name)
+        weights_by_name = {name: torch.from_numpy(array) for name, array in checkpoint.part("model.").items()}
         try:
-            model.load_state_dict(checkpoint.part("model."))
+            model.load_state_dict(weights_by_name)
         except RuntimeError:  # names or shapes that torch lists one by one
             raise CheckpointError(
                 f"{checkpoint.file}: not the weights of the model that {folder / RECIPE} describes. To do: put "

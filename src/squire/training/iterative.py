@@ -17,12 +17,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
-from squire.core.files import replacing
 from squire.core.run_files import iteration_folder, tries_file
 from squire.core.team import Team
+from squire.core.tensors import TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError
 from squire.graph.adjacency import Ids, Offsets
 from squire.graph.graph import Graph
@@ -37,6 +35,10 @@ from squire.training.preparation import Stage, rules_of
 
 BLOCK = 512  # queries in a file: some seconds of work, so that a kill loses no more
 HYPOTHESES_AT_ONCE = 2048  # of the queries that are searched together, as in `decode`
+
+PREFIXES = TensorFormat(
+    "prefixes", "file of path prefixes", 1, DataError, "Remove it and resume the run.", verify=True
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +112,7 @@ class Gathering:
         file = self._part(first, last)
         if not file.exists():
             prefixes = self.draw_prefixes(model, facts, first, last)
-            with replacing(file) as temporary:
-                save_file({"prefixes": prefixes}, temporary)
+            save_tensors(file, PREFIXES, {"prefixes": prefixes}, {})
 
     def _part(self, first: int, last: int) -> Path:
         """Its name says which queries: blocks of another size are other files."""
@@ -147,7 +148,7 @@ class Gathering:
 
     def _join(self, facts: Facts, stage: Stage) -> None:
         """All prefixes to whole paths, and these to the trees of before."""
-        parts = [_read_part(self._part(*block)) for block in facts.blocks()]
+        parts = [load_tensors(self._part(*block), PREFIXES).arrays["prefixes"] for block in facts.blocks()]
         paths = self.complete(facts.triples, np.concatenate(parts), stage)
         tries = add_paths(Tries.load(tries_file(self.run, self.iteration - 1)), paths)
         tries.save(tries_file(self.run, self.iteration))
@@ -224,12 +225,3 @@ def _taken(paths: Paths, is_taken: npt.NDArray[np.bool_]) -> Paths:
     kept = np.flatnonzero(weight)
     columns = ("row", "length", "relations", "entities", "source", "rule")
     return replace(paths, weight=weight[kept], **{name: getattr(paths, name)[kept] for name in columns})
-
-
-def _read_part(file: Path) -> Ids:
-    try:
-        return load_file(file)["prefixes"]
-    except (SafetensorError, KeyError) as error:
-        raise DataError(
-            f"{file}: no first hops of paths, or damaged ({error}). To do: remove it, then go on with --resume."
-        ) from None

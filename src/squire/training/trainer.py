@@ -20,17 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from squire.core.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    load_optimizer,
-    optimizer_tensors,
-    save_checkpoint,
-)
 from squire.core.files import replacing
 from squire.core.interrupts import interruptions
 from squire.core.run_files import BEST, LAST, METRICS, START, TENSORBOARD, tries_file
 from squire.core.team import ALONE, Team
+from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint
 from squire.core.version import __version__
 from squire.errors import TrainingError
 from squire.evaluation.paths import rank_by_paths
@@ -45,6 +39,7 @@ from squire.paths.tries import Tries
 from squire.search.constraints import EdgeConstraint
 from squire.search.decoding import DecodingOptions
 from squire.search.trained import new_model
+from squire.training.checkpoints import load_optimizer, optimizer_tensors
 from squire.training.iterative import Gathering
 from squire.training.preparation import Stage
 from squire.training.schedule import Phase, learning_rate, phases
@@ -131,8 +126,12 @@ class Trainer:
             "model.": dict(self.model.state_dict()),
             "optimizer.": optimizer_tensors(self.optimizer, dict(self.model.named_parameters())),
         }
-        tensors = {prefix + key: tensor for prefix, part in parts.items() for key, tensor in part.items()}
-        save_checkpoint(folder or self.folder, name, tensors, self._state())
+        arrays = {
+            prefix + key: tensor.detach().cpu().numpy()
+            for prefix, part in parts.items()
+            for key, tensor in part.items()
+        }
+        save_checkpoint(folder or self.folder, name, arrays, self._state())
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -146,7 +145,7 @@ class Trainer:
             "versions": {"squire": __version__, "torch": torch.__version__},
         }
 
-    def resume(self) -> Checkpoint:
+    def resume(self) -> TensorFile:
         """Go back to the last checkpoint, or to the one before it if that is damaged (then it has a warning)."""
         checkpoint = load_checkpoint(self.folder, LAST, fallback=True)
         self._restore(checkpoint)
@@ -154,9 +153,13 @@ class Trainer:
             self._forget_metrics_after(self.step)
         return checkpoint
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        self.model.load_state_dict(checkpoint.part("model."))
-        load_optimizer(self.optimizer, dict(self.model.named_parameters()), checkpoint.part("optimizer."))
+    def _restore(self, checkpoint: TensorFile) -> None:
+        model, optimizer = (
+            {name: torch.from_numpy(array) for name, array in checkpoint.part(prefix).items()}
+            for prefix in ("model.", "optimizer.")
+        )
+        self.model.load_state_dict(model)
+        load_optimizer(self.optimizer, dict(self.model.named_parameters()), optimizer)
         self.step, self.epoch, self.position = (checkpoint.state[key] for key in ("step", "epoch", "position"))
         self._mrr, self.best_mrr = checkpoint.state["valid_mrr"], checkpoint.state["best_mrr"]
 
