@@ -19,6 +19,7 @@ from test_train import a_graph, a_recipe
 
 from squire.core.run_files import RULES, tries_file
 from squire.core.team import ALONE
+from squire.core.tensors import load_tensors
 from squire.errors import DataError
 from squire.graph.adjacency import Ids
 from squire.model.transformer import Transformer
@@ -207,7 +208,7 @@ def test_the_trees_hold_the_old_paths_and_the_new(tmp_path: Path) -> None:
     gathering = a_gathering(tmp_path, 2)
     assert gathering.make(a_model(gathering), silence, never)
     facts = Facts.from_graph(gathering.graph)
-    parts = [np.asarray(iterate._read_part(gathering._part(*block))) for block in facts.blocks()]
+    parts = [load_tensors(gathering._part(*block), iterate.PREFIXES).arrays["prefixes"] for block in facts.blocks()]
     new = gathering.complete(facts.triples, np.concatenate(parts), silence)
     old, joined = (multiset(Tries.load(tries_file(tmp_path, k))) for k in (1, 2))
     added = joined - old

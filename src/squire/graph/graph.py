@@ -87,7 +87,7 @@ class Graph:
 
     def save(self, path: Path) -> None:
         """Write everything to one file, whole or not at all."""
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "train.offsets": self.train.offsets,
             "train.relations": self.train.relations,
             "train.tails": self.train.tails,
