@@ -208,7 +208,8 @@ def test_the_trees_hold_the_old_paths_and_the_new(tmp_path: Path) -> None:
     gathering = a_gathering(tmp_path, 2)
     assert gathering.make(a_model(gathering), silence, never)
     facts = Facts.from_graph(gathering.graph)
-    parts = [load_tensors(gathering._part(*block), iterate.PREFIXES).arrays["prefixes"] for block in facts.blocks()]
+    files = [gathering._part(*block) for block in facts.blocks()]
+    parts = [load_tensors(file, iterate.PREFIXES).arrays["prefixes"] for file in files]
     new = gathering.complete(facts.triples, np.concatenate(parts), silence)
     old, joined = (multiset(Tries.load(tries_file(tmp_path, k))) for k in (1, 2))
     added = joined - old
