@@ -24,7 +24,7 @@ from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 from squire.paths.tries import build_tries
 
 ROWS, DRAWS = 512, 10
@@ -42,7 +42,7 @@ def main() -> None:
     model = Transformer(
         vocab, ModelConfig(layers=1, dim=64, feedforward=64), Prior.from_adjacency(graph.train)
     ).eval()
-    paths = sample_paths(graph.train, both_directions(graph.train.triples, graph.num_relations), seed=0)
+    paths = sample_paths(graph.train(graph.train.triples, graph.num_relations), seed=0)
     even = np.full(size, 1 / size)
     anyhow = even + np.bincount(graph.train.tails, minlength=size) / graph.train.num_edges
     errors: dict[str, list[Reals]] = {}

@@ -19,10 +19,11 @@ from pathlib import Path
 import numpy as np
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
+from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.graph.loading import load_graph
 from squire.paths.paths import SOURCES, Paths
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 from squire.paths.tries import build_tries
 from squire.rules.rules import ClosedIndex, Rules
 

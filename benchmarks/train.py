@@ -20,6 +20,7 @@ import torch
 from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
+from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.graph.loading import load_graph
 from squire.model.batches import Batch, Batches, Masking
@@ -28,7 +29,7 @@ from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 from squire.paths.tries import build_tries
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import ClosedIndex
@@ -104,7 +105,7 @@ def large_step(entities: str, drawn: str) -> Figures:
     facts.append((size * rng.random(2 * size) ** 3).astype(np.int64))  # some are tails far more often than others
     graph = Adjacency.build(np.stack(facts, axis=1).astype(np.int32), size, relations)
     vocab = Vocabulary(size, relations)
-    tries = build_tries(sample_paths(graph, both_directions(graph.triples[:: size // 500], relations), seed=0))
+    tries = build_tries(sample_paths(graph(graph.triples[:: size // 500], relations), seed=0))
     negatives = Negatives(graph, int(drawn)) if int(drawn) else None
     torch.manual_seed(0)
     torch.set_flush_denormal(True)

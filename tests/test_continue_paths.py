@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from naive_paths import Path, paths_of, search_on
 from path_cases import E, R, assert_uniform, atoms, graph_of, hop_counts, of_length, one, seeds, tally, triples
 
+from squire.core.relations import both_directions
 from squire.errors import SettingError
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
 from squire.paths.paths import RANDOM, Paths
-from squire.paths.sampling import both_directions, continue_paths, sample_paths
+from squire.paths.sampling import continue_paths, sample_paths
 from squire.paths.table import write_table
 from squire.rules.rules import ClosedIndex, Rules
 

@@ -21,7 +21,7 @@ from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Dropout, Transformer
 from squire.model.vocabulary import Vocabulary
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 from squire.paths.tries import build_tries
 
 SMALL = ModelConfig(layers=2, dim=16, feedforward=32, heads=2, dropout=0.0)
@@ -220,7 +220,7 @@ def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_
     rng = np.random.default_rng(0)
     columns = (rng.integers(0, size, 300_000) for size in (entities, relations, entities))
     graph = Adjacency.build(np.stack(list(columns), axis=1).astype(np.int32), entities, relations)
-    tries = build_tries(sample_paths(graph, both_directions(graph.triples[:500], relations), seed=0))
+    tries = build_tries(sample_paths(graph(graph.triples[:500], relations), seed=0))
     vocab = Vocabulary(entities, relations)
     negatives = Negatives.from_adjacency(graph, drawn)
     assert negatives is not None  # there are enough entities for it

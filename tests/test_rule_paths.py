@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from naive_paths import Path, paths_of, search
 from path_cases import R, assert_uniform, atoms, graph_of, hop_counts, one, rules_of, seeds, tally, triples
 
+from squire.core.relations import both_directions
 from squire.errors import SettingError
 from squire.paths.paths import RANDOM, RULE
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 
 rule_lists = st.lists(
     st.tuples(st.integers(0, R - 1), st.lists(atoms, min_size=1, max_size=3), st.integers(1, 99)),

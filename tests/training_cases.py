@@ -6,7 +6,7 @@ import numpy as np
 
 from squire.graph.adjacency import Adjacency
 from squire.model.vocabulary import Vocabulary
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 from squire.paths.tries import Tries, build_tries, unfold
 
 ENTITIES, RELATIONS = 12, 3
@@ -21,7 +21,7 @@ def small_graph(triples: int = 40, seed: int = 0) -> Adjacency:
 
 
 def small_tries(graph: Adjacency) -> Tries:
-    return build_tries(sample_paths(graph, both_directions(graph.triples, RELATIONS), seed=0))
+    return build_tries(sample_paths(graph(graph.triples, RELATIONS), seed=0))
 
 
 def samples_of(tries: Tries) -> dict[Sample, int]:

@@ -10,9 +10,10 @@ import typer
 from squire.cli.console import errors, progress_bar
 from squire.cli.data import Source, open_graph
 from squire.cli.rules import load_rules
+from squire.core.relations import both_directions
 from squire.errors import SettingError
 from squire.paths.paths import SOURCES
-from squire.paths.sampling import MAX_HOPS, both_directions, sample_paths
+from squire.paths.sampling import MAX_HOPS, sample_paths
 from squire.paths.table import write_table
 from squire.rules.rules import ClosedIndex
 

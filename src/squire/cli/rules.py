@@ -15,6 +15,7 @@ from squire.cli.console import errors, out, print_json, progress_bar
 from squire.cli.data import AsJson, Source, open_graph
 from squire.cli.tables import print_metrics
 from squire.core.files import ensure_creatable
+from squire.core.relations import is_inverse
 from squire.errors import SettingError, UnknownName
 from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_by_rules
 from squire.evaluation.queries import QuerySet
@@ -269,7 +270,11 @@ def _examples(engine: RuleEngine, graph: Graph, rule: int, count: int) -> list[s
             labels = graph.labels
             goal = labels.entity(head), labels.entity(tail)
             relation = labels.relation(r)
-            fact = (goal[0], relation, goal[1]) if r < graph.num_relations else (goal[1], relation, goal[0])
+            fact = (
+                (goal[1], relation, goal[0])
+                if is_inverse(r, graph.num_relations)
+                else (goal[0], relation, goal[1])
+            )
             found.append(f"{' '.join(fact)}: {path_text(grounding, graph)}")
     return found
 

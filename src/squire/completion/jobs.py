@@ -24,6 +24,7 @@ from squire.completion.questions import Questions
 from squire.core.files import ensure_creatable, replacing
 from squire.core.interrupts import interruptions
 from squire.core.locks import locked
+from squire.core.relations import is_inverse
 from squire.core.run_files import LOCK
 from squire.core.team import ALONE, Team
 from squire.core.version import __version__
@@ -65,7 +66,7 @@ class Predictor:
         for (entity, relation), answers in zip(queries.tolist(), found, strict=True):
             rows = []
             for other, answer in answers:
-                head, tail = (other, entity) if relation >= n else (entity, other)
+                head, tail = (other, entity) if is_inverse(relation, n) else (entity, other)
                 if answer.score >= wanted.min_score:
                     rows.append(Prediction(head, relation % n, tail, answer))
             yield rows

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from squire.core.relations import both_directions
 from squire.errors import SettingError
 from squire.evaluation.metrics import Signature
 from squire.graph.adjacency import Adjacency, Ids
@@ -61,5 +62,4 @@ def queries_of(graph: Graph, split: str, side: str) -> Ids:
         return triples
     if side != "both":
         raise SettingError(f"--side {side}: expected tail or both.")
-    inverse = triples[:, ::-1] + np.array([0, graph.num_relations, 0], np.int32)
-    return np.concatenate([triples, inverse])
+    return both_directions(triples, graph.num_relations)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.relations import is_inverse
 from squire.evaluation.metrics import Metrics, Signature
 from squire.graph.adjacency import Ids, Offsets
 from squire.graph.graph import Graph
@@ -37,7 +38,7 @@ class Ranking:
         rows: dict[str, Metrics] = {}
         for relation in relations[np.argsort(-counts, kind="stable")].tolist():
             label = graph.labels.relation(relation)
-            name = label if relation < graph.num_relations else f"{label} (inverse)"
+            name = f"{label} (inverse)" if is_inverse(relation, graph.num_relations) else label
             rows[name] = self._part(self.queries[:, 1] == relation)
         return rows
 

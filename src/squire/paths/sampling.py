@@ -26,13 +26,6 @@ MAX_HOPS = 4
 MAX_ATOMS = 3  # of a rule
 
 
-def both_directions(triples: Ids, num_relations: int) -> Ids:
-    """The triples, then their inverses (t, r⁻¹, h): what a model that answers both ways is asked.  (2n, 3)"""
-    inverse = triples[:, ::-1].copy()
-    inverse[:, 1] += num_relations
-    return np.concatenate([triples, inverse]).astype(np.int32, copy=False)
-
-
 def sample_paths(
     adjacency: Adjacency,
     queries: Ids,

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.relations import is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
@@ -64,7 +65,7 @@ def is_linked(adjacency: Adjacency) -> npt.NDArray[np.bool_]:
     """Does another edge lead from the triple's head to its tail?  (triple)"""
     code = adjacency.heads.astype(np.int64) * adjacency.num_entities + adjacency.tails
     _, which, edges = np.unique(code, return_inverse=True, return_counts=True)
-    forward = adjacency.relations < adjacency.num_relations
+    forward = ~is_inverse(adjacency.relations, adjacency.num_relations)
     # A loop's own inverse edge has the same two ends.
     own = 1 + (adjacency.heads == adjacency.tails)
     return np.asarray((edges[which] > own)[forward])

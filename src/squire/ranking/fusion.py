@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
@@ -130,11 +131,6 @@ def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:
     return mined.rules
 
 
-def both_sides(triples: Ids, num_relations: int) -> Ids:
-    """Ask for tails, then for heads as tails of the inverse.  (triple, 3) -> (question, 3)"""
-    return np.concatenate([triples, triples[:, ::-1] + np.array([0, num_relations, 0], np.int32)])
-
-
 def _some(rows: Ids, most: int, seed: int) -> Ids:
     """At most so many of the rows, in their order."""
     if len(rows) <= most:
@@ -166,7 +162,7 @@ def _lessons(
     for remaining, hidden in parts:
         if questions >= ENOUGH:
             break
-        asked = both_sides(_some(hidden, (ENOUGH - questions) // 2, seed), graph.num_relations)
+        asked = both_directions(_some(hidden, (ENOUGH - questions) // 2, seed), graph.num_relations)
         lists += _taught(evidence_of(remaining), asked, graph.train, threads, stage)
         questions, folds = questions + len(asked), folds + 1
     if not any(len(some) for some in lists):
@@ -202,7 +198,7 @@ def held_out_answers(
     """Of candidates for questions of valid, each question once: chance, whether valid has it, how many others that
     look false it stands for (see `calibrate`), kind.
     """
-    both = both_sides(graph.valid, graph.num_relations)
+    both = both_directions(graph.valid, graph.num_relations)
     questions = _some(np.unique(both[:, :2], axis=0), CALIBRATION_QUERIES, seed)
     valid = graph.known("valid")
     chances, truths, elsewhere, kinds = [np.empty(0)], [np.empty(0, bool)], [np.empty(0)], [np.empty(0, np.int64)]
@@ -236,7 +232,7 @@ def _chances(listed: CandidateLists, scores: Floats) -> Floats:
 
 def _kinds(listed: CandidateLists, scores: Floats, num_relations: int) -> Ints:
     """Which of the KINDS a candidate is.  (candidate)"""
-    is_head = listed.queries[listed.query, 1] >= num_relations
+    is_head = is_inverse(listed.queries[listed.query, 1], num_relations)
     return np.asarray(2 * is_head + (_order(listed, scores) > 0), np.int64)
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from squire.core.ragged import ranges
 from squire.errors import CheckpointError
 from squire.graph.adjacency import Ids, Offsets
 from squire.ranking.features import CandidateLists
@@ -223,7 +224,7 @@ def _loss(network: Network, ranker: Ranker, lists: CandidateLists, right: Offset
     """Mean negative log likelihood of the right answers.  chosen: (list)"""
     firsts, sizes = lists.offsets[chosen], np.diff(lists.offsets)[chosen]
     begins = np.cumsum(sizes) - sizes
-    rows = np.repeat(firsts - begins, sizes) + np.arange(sizes.sum())
+    rows = ranges(firsts, sizes)
     relations = torch.from_numpy(np.repeat(lists.queries[chosen, 1], sizes).astype(np.int64))
     scores = network(ranker.columns(lists.features[rows]), relations)
     padded = pad_sequence(scores.split(sizes.tolist()), batch_first=True, padding_value=-torch.inf)

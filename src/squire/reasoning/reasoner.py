@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from squire.core.relations import inverse
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -98,7 +99,7 @@ class Reasoner:
         if head is not None:
             return self.labels.entity_id(head), asked
         assert tail is not None
-        return self.labels.entity_id(tail), asked + self.graph.num_relations
+        return self.labels.entity_id(tail), inverse(asked, self.graph.num_relations)
 
     def decoding(
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None

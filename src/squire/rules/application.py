@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.parallel import in_order, thread_count
+from squire.core.relations import inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _application as kernels
@@ -92,7 +93,7 @@ class RuleEngine:
         body = [b for b in rules.body[rule].tolist() if b != NONE]
         if rules.is_closed[rule]:
             if relation != rules.head[rule]:  # the query asks for the inverse: walk the mirror image
-                body = [self.adjacency.inverse(b) for b in reversed(body)]
+                body = [inverse(b, rules.num_relations) for b in reversed(body)]
             path = np.empty(len(body), np.int32)
             found = kernels.ground(head, answer, np.array(body, np.int32), len(body), *self._edges, path)
             return Grounding(tuple(body), (head, *path.tolist())) if found else None

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from squire.core.ragged import offsets_from, ranges
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import Recipe
@@ -173,14 +174,13 @@ def rank_answers(found: Found, relations: Tensor, decoding: DecodingOptions) -> 
         total = mass if decoding.aggregate == "sum" else np.maximum.reduceat(score, firsts)
     sizes = np.diff(np.append(firsts, len(query)))
     best_first = np.lexsort((-total, query[firsts]))
-    at = np.repeat(firsts[best_first] - np.cumsum(sizes[best_first]) + sizes[best_first], sizes[best_first])
-    paths = by_group[at + np.arange(len(query))]
+    paths = by_group[ranges(firsts[best_first], sizes[best_first])]
     return PathRanking(
         np.searchsorted(query[firsts], np.arange(len(relations) + 1)),
         answer[firsts][best_first],
         total[best_first],
         asserted[best_first],
-        np.append(0, np.cumsum(sizes[best_first])),
+        offsets_from(sizes[best_first]),
         found.trail.cpu().numpy()[paths],
         found.hops.cpu().numpy()[paths],
         found.token_log_probability.double().cpu().numpy()[paths],

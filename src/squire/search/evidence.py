@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.relations import inverse
 from squire.graph.adjacency import Adjacency, Offsets
 from squire.rules.rules import NONE, Rules
 
@@ -50,8 +51,8 @@ class RuleLookup:
         self._by_body: dict[tuple[int, ...], int] = {}
         for rule in np.flatnonzero(rules.is_closed).tolist():
             head, body = int(rules.head[rule]), [b for b in rules.body[rule].tolist() if b != NONE]
-            mirrored = [(b + n) % (2 * n) for b in reversed(body)]  # the same rule, asked from its other end
-            self._by_body[(head, *body)] = self._by_body[((head + n) % (2 * n), *mirrored)] = rule
+            mirrored = [inverse(b, n) for b in reversed(body)]  # the same rule, asked from its other end
+            self._by_body[(head, *body)] = self._by_body[(inverse(head, n), *mirrored)] = rule
 
     def follows(self, relation: int, path_relations: list[int]) -> int | None:
         """The rule `relation ⇐ path`, or None.  Edge relations"""

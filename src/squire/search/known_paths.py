@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from squire.core.relations import inverse, is_inverse
 from squire.graph.adjacency import Adjacency
 from squire.paths.paths import EDGE, Paths
 from squire.paths.sampling import sample_paths
@@ -67,7 +68,7 @@ def complete(
 def _links(train: Adjacency, head: int, goal: int) -> list[int]:
     """Relations by which `head` may lead to `goal`: such as lead there from others, those that it has first."""
     out, count = np.unique(train.edges(goal)[0], return_counts=True)
-    relations = (out + train.num_relations) % (2 * train.num_relations)
+    relations = inverse(out, train.num_relations)
     is_new = ~np.isin(relations, train.edges(head)[0])
     chosen: list[int] = relations[np.lexsort((relations, -count, is_new))][:LINKS].tolist()
     return chosen
@@ -108,6 +109,6 @@ def _edges(paths: Paths, num_relations: int) -> np.ndarray:
 def _facts(edges: np.ndarray, num_relations: int) -> np.ndarray:
     """Edges as facts, with the relation forwards.  (edge, 3) -> (fact, 3)"""
     head, relation, tail = edges.T
-    backwards = relation >= num_relations
+    backwards = is_inverse(relation, num_relations)
     facts = np.where(backwards, tail, head), relation % num_relations, np.where(backwards, head, tail)
     return np.stack(facts, axis=1).astype(np.int32)

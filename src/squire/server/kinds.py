@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.ragged import ranges
 from squire.graph.adjacency import Adjacency
 
 OWN, PEERS = 16, 500  # rarest relations of an entity that tell its kind, and entities looked at for each
@@ -48,7 +49,7 @@ def _relations_of(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """The distinct relations of each entity: whose (a place in `entities`), and which.  (pair), (pair)"""
     first, size = adjacency.offsets[entities], np.diff(adjacency.offsets)[entities]
-    edges = np.repeat(first - np.cumsum(size) + size, size) + np.arange(size.sum())
+    edges = ranges(first, size)
     owner, relations = np.repeat(np.arange(len(entities)), size), adjacency.relations[edges]
     # Edges of one entity are sorted by relation, so a relation's first edge stays and the others go.
     is_first = np.ones(len(edges), bool)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from squire.core.relations import both_directions
 from squire.core.run_files import RULES, TRIES
 from squire.graph.graph import Graph
 from squire.model.recipe import Recipe
 from squire.paths.paths import Paths
-from squire.paths.sampling import both_directions, sample_paths
+from squire.paths.sampling import sample_paths
 from squire.paths.tries import Tries, build_tries
 from squire.rules.anyburl import read_rules, write_rules
 from squire.rules.mining import MiningOptions, mine_rules
