@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from measure import DEFAULT_FOLDER, Figures, report
 
+from squire.core.relations import both_directions
 from squire.graph.loading import load_graph
 from squire.model.batches import Batches, Masking
 from squire.model.negative_sampling import Negatives, Reals, chances_of
@@ -42,7 +43,7 @@ def main() -> None:
     model = Transformer(
         vocab, ModelConfig(layers=1, dim=64, feedforward=64), Prior.from_adjacency(graph.train)
     ).eval()
-    paths = sample_paths(graph.train(graph.train.triples, graph.num_relations), seed=0)
+    paths = sample_paths(graph.train, both_directions(graph.train.triples, graph.num_relations), seed=0)
     even = np.full(size, 1 / size)
     anyhow = even + np.bincount(graph.train.tails, minlength=size) / graph.train.num_edges
     errors: dict[str, list[Reals]] = {}

@@ -105,7 +105,7 @@ def large_step(entities: str, drawn: str) -> Figures:
     facts.append((size * rng.random(2 * size) ** 3).astype(np.int64))  # some are tails far more often than others
     graph = Adjacency.build(np.stack(facts, axis=1).astype(np.int32), size, relations)
     vocab = Vocabulary(size, relations)
-    tries = build_tries(sample_paths(graph(graph.triples[:: size // 500], relations), seed=0))
+    tries = build_tries(sample_paths(graph, both_directions(graph.triples[:: size // 500], relations), seed=0))
     negatives = Negatives(graph, int(drawn)) if int(drawn) else None
     torch.manual_seed(0)
     torch.set_flush_denormal(True)

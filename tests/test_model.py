@@ -14,6 +14,7 @@ from naive_model import logits_after, path_loss
 from torch.utils._python_dispatch import TorchDispatchMode
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
+from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.model.batches import Batch, Batches, Masking
 from squire.model.negative_sampling import Negatives
@@ -220,7 +221,7 @@ def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_
     rng = np.random.default_rng(0)
     columns = (rng.integers(0, size, 300_000) for size in (entities, relations, entities))
     graph = Adjacency.build(np.stack(list(columns), axis=1).astype(np.int32), entities, relations)
-    tries = build_tries(sample_paths(graph(graph.triples[:500], relations), seed=0))
+    tries = build_tries(sample_paths(graph, both_directions(graph.triples[:500], relations), seed=0))
     vocab = Vocabulary(entities, relations)
     negatives = Negatives.from_adjacency(graph, drawn)
     assert negatives is not None  # there are enough entities for it

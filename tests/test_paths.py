@@ -224,7 +224,7 @@ def test_a_star_of_100_000_edges(hops: int) -> None:
     n = 100_000
     star = np.stack([np.zeros(n), np.zeros(n), np.arange(1, n + 1)], axis=1).astype(np.int32)
     graph = Adjacency.build(star, n + 1, 1)
-    paths, peak = peak_of_sampling(graph(star, 1), hops)
+    paths, peak = peak_of_sampling(graph, both_directions(star, 1), hops)
     assert (paths.source == EDGE).all()
     assert peak < 300
 
@@ -255,7 +255,7 @@ def test_leaves_of_a_hub_that_know_each_other() -> None:
     friends = np.stack([leaves[::2], np.ones(n // 2), leaves[1::2]], axis=1)
     triples = np.concatenate([star, friends]).astype(np.int32)
     graph = Adjacency.build(triples, n + 1, 2)
-    paths, peak = peak_of_sampling(graph(friends.astype(np.int32), 2), 3)
+    paths, peak = peak_of_sampling(graph, both_directions(friends.astype(np.int32), 2), 3)
     assert peak < 300
     assert paths.weight.tolist() == [6] * n  # one path each: leaf → hub → friend
     assert (paths.entities[:, 0] == 0).all()

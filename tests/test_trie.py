@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_paths import Path, multiset, prefixes
 
+from squire.core.relations import both_directions
 from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency
 from squire.paths.paths import RANDOM, Paths
@@ -133,7 +134,7 @@ def test_the_targets_of_a_small_tree() -> None:
 def sampled() -> Paths:
     rng = np.random.default_rng(0)
     graph = Adjacency.build(rng.integers(0, (30, 3, 30), (120, 3)).astype(np.int32), 30, 3)
-    return sample_paths(graph(graph.triples, 3), hops=3, per_triple=6, seed=1)
+    return sample_paths(graph, both_directions(graph.triples, 3), hops=3, per_triple=6, seed=1)
 
 
 def test_sampled_paths_lose_nothing_and_threads_change_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.model.vocabulary import Vocabulary
 from squire.paths.sampling import sample_paths
@@ -21,7 +22,7 @@ def small_graph(triples: int = 40, seed: int = 0) -> Adjacency:
 
 
 def small_tries(graph: Adjacency) -> Tries:
-    return build_tries(sample_paths(graph(graph.triples, RELATIONS), seed=0))
+    return build_tries(sample_paths(graph, both_directions(graph.triples, RELATIONS), seed=0))
 
 
 def samples_of(tries: Tries) -> dict[Sample, int]:

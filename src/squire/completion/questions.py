@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from squire.core.files import line_blocks, open_bytes
+from squire.core.ragged import offsets_from
 from squire.errors import DataError, SettingError, UnknownName
 from squire.graph.adjacency import Adjacency, AnyIds, Ids
 
@@ -51,7 +52,7 @@ class QuestionsOfHeads:
         self._graph, self._relations, self._heads = graph, sorted(set(relations)), heads
         self._cached: tuple[int, AnyIds] = (-1, np.empty(0, np.int32))
         sizes = [len(self._heads_of(relation)) for relation in self._relations]
-        self._offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])  # (relation + 1)
+        self._offsets = offsets_from(sizes)  # (relation + 1)
         if not len(self):
             raise SettingError(f"--heads {heads}: no entity has such a relation in train. To do: --heads all.")
 
@@ -94,7 +95,7 @@ def heads_of(graph: Adjacency, relation: int, which: Heads) -> AnyIds:
     has = np.zeros(graph.num_entities, bool)
     has[own] = True
     sizes = np.diff(offsets)  # (edge relation): entities that have it
-    running = np.concatenate([[0], np.cumsum(has[entities])])
+    running = offsets_from(has[entities])
     both = (
         running[offsets[1:]] - running[offsets[:-1]]
     )  # (edge relation): of these, those that have `relation` too

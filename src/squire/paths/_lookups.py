@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.compile import inner_kernel
+from squire.core.ragged import offsets_from
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 
 Numbers = npt.NDArray[np.uint64]
@@ -58,7 +59,7 @@ class PathIndex(NamedTuple):
     @property
     def two_hop_degrees(self) -> Offsets:
         """What it costs to look two hops far: the neighbours' neighbours, repeated.  (entity)"""
-        ends = np.concatenate([[0], np.cumsum(self.degrees[self.tails])])
+        ends = offsets_from(self.degrees[self.tails])
         return np.diff(ends[self.offsets])
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from squire.core.files import replacing
+from squire.core.ragged import offsets_from
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.graph.labels import Labels
@@ -71,5 +72,5 @@ def _path_labels(path_relations: Ids, path_entities: Ids, entities: pa.Array, re
     tokens = np.stack([path_relations + len(entities), path_entities], axis=2)  # (path, hop, 2)
     there = path_entities != NONE  # (path, hop)
     flat = pa.concat_arrays([entities, relations]).take(pa.array(tokens[there].ravel()))
-    ends = np.concatenate([[0], np.cumsum(2 * np.count_nonzero(there, axis=1))]).astype(np.int32)
+    ends = offsets_from(2 * np.count_nonzero(there, axis=1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), flat)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.parallel import thread_count
+from squire.core.ragged import offsets_from
 from squire.core.tensors import TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError
 from squire.graph.adjacency import Ids, Offsets
@@ -53,8 +54,7 @@ class Tries:
     def query_weight(self) -> Offsets:
         """The paths of each query, by weight.  (query)"""
         top = np.where(self.depth == 1, self.weight, 0)
-        ends = np.concatenate([[0], np.cumsum(top, dtype=np.int64)])
-        return np.diff(ends[self.offsets])
+        return np.diff(offsets_from(top)[self.offsets])
 
     def targets(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """The soft targets: each node's probability after its parent, and that of ending at it.  (node), (node)

@@ -26,7 +26,7 @@ from squire.ranking._features import (
     fill_votes,
     likeness,
 )
-from squire.rules._walks import span
+from squire.rules._walks import inverse, span
 
 Array = Any  # numba infers the types
 
@@ -131,8 +131,7 @@ def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
         if weight == 0:
             continue
         b = index.relations[edge]
-        back = b + num_relations if b < num_relations else b - num_relations
-        low, high = span(index.offsets, index.relations, index.tails[edge], back)
+        low, high = span(index.offsets, index.relations, index.tails[edge], inverse(b, num_relations))
         for other in range(low, high):
             m = index.tails[other]
             if m != h and s.has[m]:

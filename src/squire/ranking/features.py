@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from squire.core.parallel import in_order, thread_count
+from squire.core.ragged import offsets_from
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.ranking import _votes as kernels
 from squire.ranking._features import FeatureColumns, Profile, RuleCandidates, Sizes
@@ -58,14 +59,12 @@ class CandidateLists:
     def take(self, keep: Offsets) -> CandidateLists:
         """Only some of the candidates, at sorted positions."""
         counts = np.bincount(self.query[keep], minlength=len(self))
-        return CandidateLists(
-            self.queries, np.concatenate([[0], np.cumsum(counts)]), self.candidates[keep], self.features[keep]
-        )
+        return CandidateLists(self.queries, offsets_from(counts), self.candidates[keep], self.features[keep])
 
     def only(self, chosen: Offsets) -> CandidateLists:
         """Without the queries that are not chosen; these must have no candidates."""
         sizes = np.diff(self.offsets)[chosen]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        offsets = offsets_from(sizes)
         return CandidateLists(self.queries[chosen], offsets, self.candidates, self.features)
 
     @classmethod
@@ -74,7 +73,7 @@ class CandidateLists:
         sizes = np.concatenate([np.diff(part.offsets) for part in parts])
         columns = zip(*((part.queries, part.candidates, part.features) for part in parts), strict=True)
         queries, candidates, features = (np.concatenate(column) for column in columns)
-        return cls(queries, np.concatenate([[0], np.cumsum(sizes)]), candidates, features)
+        return cls(queries, offsets_from(sizes), candidates, features)
 
 
 class Scorer(Protocol):

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from squire.core.relations import inverse
+from squire.core.relations import inverse, is_inverse
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -180,8 +180,7 @@ class Reasoner:
 
     def _answers(self, query: Query, origin: Origin, answers: Sequence[Answer]) -> Answers:
         entity, relation = self._entity(query[0]), query[1]
-        inverse = relation >= self.graph.num_relations
-        ends = (None, entity) if inverse else (entity, None)
+        ends = (None, entity) if is_inverse(relation, self.graph.num_relations) else (entity, None)
         return Answers(ends[0], self._relation(relation), ends[1], origin, tuple(answers))
 
     # --------------------------------------------------------------------------------------- ranked by paths
@@ -321,7 +320,7 @@ class Reasoner:
 
     def _edge(self, edge: list[int], is_fact: bool, probability: float) -> Edge:
         start, relation, goal = edge
-        backwards = relation >= self.graph.num_relations
+        backwards = is_inverse(relation, self.graph.num_relations)
         head, tail = (goal, start) if backwards else (start, goal)
         ends = self._entity(head), self._relation(relation), self._entity(tail)
         return Edge(*ends, backwards, is_fact, probability)

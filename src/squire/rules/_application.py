@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from squire.core.compile import kernel
-from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, span
+from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span
 
 Array = Any
 
@@ -161,14 +161,14 @@ def _by_mirrors(
 ) -> int:
     """r⁻¹(Y,head) ← b(Y,d): who satisfies the bodies of rules that predict the head?"""
     offsets, relations, tails = edges
-    mirror = query + num_relations if query < num_relations else query - num_relations
+    mirror = inverse(query, num_relations)
     key = mirror * (len(offsets) - 1) + head
     i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
     while i < len(constants.target_key) and constants.target_key[i] == key:
         row = constants.by_target[i]
         b, d = constants.table[row, 1], constants.table[row, 3]
         if d >= 0:
-            low, high = span(offsets, relations, d, b + num_relations if b < num_relations else b - num_relations)
+            low, high = span(offsets, relations, d, inverse(b, num_relations))
             candidates = tails
         else:
             low, high = starts.offsets[b], starts.offsets[b + 1]

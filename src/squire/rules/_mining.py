@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from squire.core.compile import kernel
-from squire.rules._walks import Edges, Starts, has_edge, lower_bound, reach, span
+from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span
 
 Array = Any
 
@@ -129,7 +129,7 @@ def _link_pair(
         elif length == 2:
             if a != y and near_y[a] == pair:
                 for e in range(first[a], stop[a]):
-                    key = (b1 * base + _turned(pair_relations[e], num_relations)) * base
+                    key = (b1 * base + inverse(pair_relations[e], num_relations)) * base
                     new += _touch(keys, counts, last, key, pair)
                     if new >= room:
                         return new
@@ -142,7 +142,7 @@ def _link_pair(
                     continue
                 start = (b1 * base + relations[middle]) * base
                 for e in range(first[b], stop[b]):
-                    new += _touch(keys, counts, last, start + _turned(pair_relations[e], num_relations), pair)
+                    new += _touch(keys, counts, last, start + inverse(pair_relations[e], num_relations), pair)
                     if new >= room:
                         return new
         else:
@@ -153,16 +153,11 @@ def _link_pair(
                 middle = lower_bound(pair_tails, offsets[a], offsets[a + 1], b)
                 while middle < offsets[a + 1] and pair_tails[middle] == b:
                     key = (b1 * base + pair_relations[middle]) * base
-                    new += _touch(keys, counts, last, key + _turned(pair_relations[e], num_relations), pair)
+                    new += _touch(keys, counts, last, key + inverse(pair_relations[e], num_relations), pair)
                     if new >= room:
                         return new
                     middle += 1
     return new
-
-
-@kernel
-def _turned(relation: int, num_relations: int) -> int:
-    return relation + num_relations if relation < num_relations else relation - num_relations
 
 
 @kernel

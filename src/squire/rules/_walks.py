@@ -30,6 +30,12 @@ class Starts(NamedTuple):
 
 
 @kernel
+def inverse(edge_type: int, num_relations: int) -> int:
+    """`core.relations.inverse` for compiled code, without a division."""
+    return edge_type + num_relations if edge_type < num_relations else edge_type - num_relations
+
+
+@kernel
 def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[int, int]:
     """The slice of edges of (head, relation)."""
     low, high = offsets[head], offsets[head + 1]

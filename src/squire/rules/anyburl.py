@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from squire.core.files import create_bytes, open_bytes, replacing
+from squire.core.relations import is_inverse
 from squire.errors import RuleError, UnknownName
 from squire.graph.labels import LabelIndex, Labels
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
@@ -105,7 +106,7 @@ def _render(
     body = [b for b in rules.body[index].tolist() if b != NONE]
 
     def atom(edge_type: int, first: str, second: str) -> str:
-        if edge_type >= rules.num_relations:
+        if is_inverse(edge_type, rules.num_relations):
             first, second = second, first
         return f"{relation(edge_type)}({first}{style.comma}{second})"
 
@@ -113,7 +114,7 @@ def _render(
         ends = ["X", *"AB"[: len(body) - 1], "Y"]
         atoms = [atom(b, ends[i], ends[i + 1]) for i, b in enumerate(body)]
         return f"{atom(r, 'X', 'Y')}{style.arrow}{style.conjunction.join(atoms)}"
-    variable = "X" if r < rules.num_relations else "Y"  # r(X,c) and its mirror image r(c,Y)
+    variable = "Y" if is_inverse(r, rules.num_relations) else "X"  # r(X,c) and its mirror image r(c,Y)
     end = style.anything if d == NONE else entity(d)
     return f"{atom(r, variable, entity(c))}{style.arrow}{atom(body[0], variable, end)}"
 

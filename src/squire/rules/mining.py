@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.parallel import as_done, thread_count
+from squire.core.ragged import offsets_from, ranges
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _mining as kernels
@@ -134,7 +135,7 @@ def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work
     firsts = np.cumsum(heads_of) - heads_of
 
     for which, counts, errors, alive in _count_all(adjacency, bodies, length, limits, options, work):
-        entries = by_body[_ranges(firsts[which], heads_of[which])]
+        entries = by_body[ranges(firsts[which], heads_of[which])]
         local = np.repeat(np.arange(len(which)), heads_of[which])
         count = np.maximum(counts[local], support[entries])
         confidence = support[entries] / count
@@ -166,7 +167,7 @@ def _find_support(
     triples = adjacency.triples
     sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
     of_relation = np.argsort(triples[:, 1], kind="stable")
-    firsts = np.concatenate([[0], np.cumsum(sizes)])
+    firsts = offsets_from(sizes)
     shares = _shares(adjacency, length, options.budget)
     heads = np.argsort(-sizes, kind="stable")[
         : np.count_nonzero(sizes)
@@ -247,8 +248,8 @@ def _count_all(
     def count(stage: str, groups: Offsets, at_once: int) -> Iterator[tuple[Offsets, Any]]:
         def task(i: int) -> Any:
             own = groups[i * at_once : (i + 1) * at_once]
-            which = _ranges(firsts[own], sizes[own])
-            offsets = np.concatenate([[0], np.cumsum(sizes[own])])
+            which = ranges(firsts[own], sizes[own])
+            offsets = offsets_from(sizes[own])
             return (
                 own,
                 which,
@@ -273,11 +274,6 @@ def _count_all(
     budgets[hard] = _common_cut(costs[hard], options.budget)
     for _, (which, counts, errors, alive, _) in count(f"hard counts of length {length}", hard, 4):
         yield which, counts, errors, alive
-
-
-def _ranges(firsts: Offsets, sizes: Offsets) -> Offsets:
-    """All positions of the ranges that start at `firsts`."""
-    return np.repeat(firsts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
 def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:

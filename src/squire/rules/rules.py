@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.relations import inverse
 from squire.graph.adjacency import Ids, Offsets
 
 MAX_LENGTH = 3
@@ -110,14 +111,9 @@ class ClosedIndex:
         return cls(offsets.astype(np.int64), both[order], confidence[order], np.tile(which, 2)[order])
 
 
-def inverse(relations: Ids, num_relations: int) -> Ids:
-    """The edge types that walk the same edges the other way; NONE stays NONE."""
-    turned = np.where(relations < num_relations, relations + num_relations, relations - num_relations)
-    return np.where(relations == NONE, NONE, turned).astype(np.int32)
-
-
 def mirrored(body: Ids, num_relations: int) -> Ids:
     """Bodies walked from the other end.  (rule, MAX_LENGTH)"""
-    turned = inverse(body[:, ::-1], num_relations)
+    turned = body[:, ::-1]
+    turned = np.where(turned == NONE, NONE, inverse(turned, num_relations)).astype(np.int32)
     order = np.argsort(turned == NONE, axis=1, kind="stable")  # the padding back to the end
     return np.take_along_axis(turned, order, axis=1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from squire.core.relations import is_inverse
 from squire.errors import SettingError, UnknownName
 from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
@@ -280,7 +281,7 @@ class RuleSet:
                 break
             head, tail = int(train.heads[edge]), int(train.tails[edge])
             if c in (NONE, tail) and (grounding := self.engine.grounding(head, r, tail, index)):
-                first, last = (head, tail) if r < self.graph.num_relations else (tail, head)
+                first, last = (tail, head) if is_inverse(r, self.graph.num_relations) else (head, tail)
                 fact = labels.entity(first), labels.relation(r), labels.entity(last)
                 found.append(f"{' '.join(fact)}: {self.path_text(grounding)}")
         return found
@@ -291,7 +292,7 @@ class RuleSet:
         text = labels.entity(grounding.entities[0])
         for relation, entity in zip(grounding.relations, grounding.entities[1:], strict=True):
             label = labels.relation(relation)
-            text += f" ─{label}→ " if relation < self.graph.num_relations else f" ←{label}─ "
+            text += f" ←{label}─ " if is_inverse(relation, self.graph.num_relations) else f" ─{label}→ "
             text += labels.entity(entity)
         return text
 
