@@ -18,11 +18,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.checkpoint import fingerprint
 from squire.core.files import replacing
 from squire.core.locks import locked
 from squire.core.progress import Progress, no_progress, progress_bar
-from squire.core.run_files import LAST, RECIPE, RULES, TRIES, tries_file
+from squire.core.run_files import LAST, RECIPE, RULES, TRIES, fingerprint, tries_file
 from squire.core.team import ALONE, Team, team
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.checkpoint import fingerprint
 from squire.core.progress import Progress, no_progress, progress_bar
+from squire.core.run_files import fingerprint
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.metrics import Metrics, Signature

@@ -89,7 +89,7 @@ def draw_questions(
 
     Questions in the journal are reused. If they suffice, the model is not loaded.
     """
-    from squire.core.checkpoint import fingerprint
+    from squire.core.run_files import fingerprint
     from squire.evaluation.paths import paths_signature
     from squire.reasoning.reasoner import Reasoner
     from squire.search.constraints import EdgeConstraint
