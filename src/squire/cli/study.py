@@ -21,11 +21,15 @@ from squire.errors import SettingError
 app = typer.Typer(help="The paper's studies of how a model reasons, and what it costs.", no_args_is_help=True)
 
 PICTURES = (".png", ".svg", ".pdf")
-FolderOption = typer.Option("--out", "--output", "-o", help="The study's folder, new or to continue.")
+FOLDER = "The study's folder, new or to continue."
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", help="A key of the recipe, e.g. train.epochs=3. Repeatable.")
 ]
 DrawSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the order in which questions are drawn.")]
+
+
+def _out(text: str) -> Any:
+    return typer.Option("--out", "--output", "-o", help=text)
 
 
 @app.command(epilog='Example: squire study attention runs/world Austria "official language" -o attention.png')
@@ -42,10 +46,7 @@ def attention(
         int | None, typer.Option(min=1, help="A head, counted from 1. Default: the mean over heads.")
     ] = None,
     beam: BeamOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--out", "--output", "-o", help="A .png, .svg or .pdf file; the data go beside it as .json."),
-    ] = None,
+    output: Annotated[Path | None, _out("A .png, .svg or .pdf file; the data go beside it as .json.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Attention from the tokens of a path to the query and to the tokens before them (Appendix D)."""
@@ -63,12 +64,7 @@ def attention(
 @app.command(epilog="Example: squire study annotate runs/world -n 100 --annotator ann -o studies/world")
 def annotate(
     run: RunFolder,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "--output", "-o", help="The study's folder. Default: RUN/annotation, as the server."
-        ),
-    ] = None,
+    output: Annotated[Path | None, _out("The study's folder. Default: RUN/annotation, as the server.")] = None,
     n: Annotated[
         int, typer.Option("-n", min=1, help="Draw questions until this many have a path to judge.")
     ] = 100,
@@ -77,7 +73,7 @@ def annotate(
     beam: BeamOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge how convincing paths are: 1, 0.5 or 0 (§4.5, Appendix C). Stop at any time; run it to continue."""
+    """Judge how convincing paths are: 1, 0.5 or 0 (§4.5, Appendix C). Run it again to continue."""
     with _resumable():
         study = studies.annotate(run, output, n=n, annotator=annotator, seed=seed, beam=beam)
     if len(study.to_judge) < n:
@@ -93,9 +89,7 @@ def annotate(
 def agreement(
     first: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements of one annotator (.jsonl).")],
     second: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements of another on the same questions.")],
-    output: Annotated[
-        Path | None, typer.Option("--out", "--output", "-o", help="A .md file; the data go beside it as .json.")
-    ] = None,
+    output: Annotated[Path | None, _out("A .md file; the data go beside it as .json.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """How far two annotators agree: Cohen's κ over the questions that both have judged."""
@@ -109,10 +103,7 @@ def agreement(
 @app.command(epilog="Example: squire study cases runs/world -n 5 -o cases.md")
 def cases(
     run: RunFolder,
-    output: Annotated[
-        Path,
-        typer.Option("--out", "--output", "-o", help="A .md file; .json and .jsonl (the journal) go beside it."),
-    ],
+    output: Annotated[Path, _out("A .md file; .json and .jsonl (the journal) go beside it.")],
     n: Annotated[int, typer.Option("-n", min=1, help="Examples of each kind.")] = 10,
     seed: DrawSeed = 0,
     beam: BeamOption = None,
@@ -130,7 +121,7 @@ def cases(
 @app.command(epilog="Example: squire study constraint runs/fb20 --edges FB15K237 -o studies/fb20")
 def constraint(
     run: RunFolder,
-    output: Annotated[Path, FolderOption],
+    output: Annotated[Path, _out(FOLDER)],
     edges: Annotated[
         list[str] | None,
         typer.Option(help="A graph that is more complete than the run's: name, file or folder. Repeatable."),
@@ -170,7 +161,7 @@ Run either again to continue; finished variants are skipped."""
 @app.command(epilog=ABLATION_EXAMPLES)
 def ablation(
     source: Source,
-    output: Annotated[Path | None, FolderOption] = None,
+    output: Annotated[Path | None, _out(FOLDER)] = None,
     recipe: Annotated[str, typer.Option(help="A recipe's name, a TOML file, or auto.")] = "auto",
     settings: SettingsOption = None,
     budget: Annotated[
@@ -219,7 +210,7 @@ Run any of them again to continue; what is measured is skipped. Sizes may be add
 @app.command(epilog=EFFICIENCY_EXAMPLES)
 def efficiency(
     graphs: Annotated[list[str] | None, typer.Argument(metavar="[GRAPH]...", help="Graphs to sample.")] = None,
-    output: Annotated[Path, FolderOption] = Path("studies/efficiency"),
+    output: Annotated[Path, _out(FOLDER)] = Path("studies/efficiency"),
     sizes: Annotated[str, typer.Option(help="Shares of a graph's train facts.")] = "0.25,0.5,1",
     synthetic: Annotated[
         str, typer.Option(help="Numbers of facts of synthetic graphs, e.g. 10000,100000,1000000.")

@@ -34,7 +34,7 @@ from squire.graph.statistics import Stats
 from squire.model.recipe import Recipe, load_recipe, recipe_for
 from squire.paths.tries import Tries
 from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Aggregate, DecodingOptions, PathRanking, decode, within
+from squire.search.decoding import Aggregate, DecodingOptions, decode, within
 from squire.search.trained import TrainedModel, load_settings, save_settings
 from squire.studies.graphs import GraphSource, open_graph
 from squire.studies.journal import Journal, flat_settings, graph_digest
@@ -297,8 +297,8 @@ def scores_of(
     if done < len(query_set.queries):
         for block in decode(TrainedModel.load(folder).decoder, query_set.queries[done:, :2], decoding):
             queries = query_set.queries[done : done + len(block)]
-            edge_types = queries[:, 1].astype(np.int64)
-            ranked = {name: _ranked_by(block, edge_types, own) for name, own in options.items()}
+            every, edge_types = np.ones(len(block.trail), bool), queries[:, 1].astype(np.int64)
+            ranked = {name: within(block, every, edge_types, own) for name, own in options.items()}
             journal.append({name: ranks_of(own, queries, query_set.filter) for name, own in ranked.items()})
             done += len(block)
             progress(title, done, len(query_set.queries))
@@ -307,11 +307,6 @@ def scores_of(
         ranks = np.array([rank for entry in journal.entries for rank in entry[name]], np.float64)
         found[name] = Score(ranks, Metrics.from_ranks(ranks, signature, intervals=True))
     return found
-
-
-def _ranked_by(block: PathRanking, edge_types: npt.NDArray[np.int64], decoding: DecodingOptions) -> PathRanking:
-    """The same paths, ranked by another aggregation."""
-    return within(block, np.ones(len(block.trail), bool), edge_types, decoding)
 
 
 def _difference(score: Score, full: Score) -> tuple[float, float, float]:

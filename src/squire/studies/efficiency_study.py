@@ -89,7 +89,8 @@ def efficiency(
             folder = Path(out) / re.sub(r"[^\w.%-]+", "_", graph.name)
             measured = Measurement.begin(folder, {**source, "seed": seed}, graph, own, minutes, questions)
             if not measured.done:
-                _measure_apart(measured)
+                _measure_apart(folder)
+                measured = Measurement(folder)
             rows.append(SizeResult.from_measurement(str(source.get("graph", SYNTHETIC)), own.name, measured))
     return EfficiencyResult(rows)
 
@@ -107,9 +108,9 @@ def _sources(
         yield {"planted": count}, synthetic_graph(count, seed), SYNTHETIC_RECIPE
 
 
-def _measure_apart(measured: Measurement) -> None:
+def _measure_apart(folder: Path) -> None:
     """Measures a size in a process of its own."""
-    command = [sys.executable, "-m", "squire", "study", "efficiency-measure", str(measured.folder)]
+    command = [sys.executable, "-m", "squire", "study", "efficiency-measure", str(folder)]
     # Ctrl-C in a terminal reaches the process too; wait until it has saved its work.
     with interruptions(patient=True) as interrupted:
         code = subprocess.run(command, check=False).returncode
@@ -118,10 +119,9 @@ def _measure_apart(measured: Measurement) -> None:
     if code:
         killed = " It was killed, perhaps for lack of memory." if code < 0 else ""
         raise SquireError(
-            f"{measured.folder}: measuring ended with code {code}.{killed} Fix the error above, then run the "
+            f"{folder}: measuring ended with code {code}.{killed} Fix the error above, then run the "
             "study again; finished work is kept."
         )
-    measured.reload()
 
 
 def measure_size(folder: str | Path) -> None:
@@ -155,10 +155,6 @@ class Measurement:
         if not (folder / RECIPE).exists():
             save_settings(folder, graph, recipe)
         return measured
-
-    def reload(self) -> None:
-        """Reads what another process has recorded."""
-        self._journal = Journal(self._journal.file, {})
 
     @property
     def entries(self) -> list[dict[str, Any]]:
