@@ -21,7 +21,8 @@ from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet
 from squire.reasoning.reasoner import Reasoner
-from squire.search.decoding import DecodingOptions, decode
+from squire.search.decoding import decode
+from squire.search.options import DecodingOptions
 from squire.search.trained import TrainedModel
 
 AUTHORS_QPS = 0.108  # of their code at this size and beam, on this kind of machine

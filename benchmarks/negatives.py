@@ -20,7 +20,7 @@ from measure import DEFAULT_FOLDER, Figures, report
 from squire.core.relations import both_directions
 from squire.graph.loading import load_graph
 from squire.model.batches import Batches, Masking
-from squire.model.negative_sampling import Negatives, Reals, chances_of
+from squire.model.negative_sampling import NegativeSampler, Reals, inclusion_probability
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
@@ -38,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = load_graph(arguments.folder / arguments.graph)
     size, rng = graph.num_entities, np.random.default_rng(0)
-    vocab, negatives = Vocabulary(size, graph.num_relations), Negatives(graph.train, 1)
+    vocab, negatives = Vocabulary(size, graph.num_relations), NegativeSampler(graph.train, 1)
     torch.manual_seed(0)
     model = Transformer(
         vocab, ModelConfig(layers=1, dim=64, feedforward=64), Prior.from_adjacency(graph.train)
@@ -51,13 +51,13 @@ def main() -> None:
         targets, relations = batch.entities.token.numpy(), batch.entities.relation.numpy()
         some = torch.from_numpy(rng.choice(len(relations), min(ROWS, len(relations)), replace=False))
         with torch.no_grad():
-            states = model(batch.tokens, batch.places, batch.visible).flatten(0, 1)[batch.entities.source[some]]
+            states = model(batch.tokens, batch.positions, batch.visible).flatten(0, 1)[batch.entities.source[some]]
             logits = model.logits(states, vocab.after_relation, batch.entities.relation[some])
             p = logits.softmax(1).numpy()  # (row, entity)
         ours = negatives.weights(targets, relations)
         for number in (512, 2048, 8192):
             for name, weights in {"even": even, "tails": anyhow, "ours": ours}.items():
-                chances = chances_of(np.where(ours > 0, weights, 0.0), number)
+                chances = inclusion_probability(np.where(ours > 0, weights, 0.0), number)
                 chances[targets] = 1.0
                 for _ in range(DRAWS):
                     drawn = np.flatnonzero(rng.random(size) < chances)

@@ -24,7 +24,7 @@ from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.graph.loading import load_graph
 from squire.model.batches import Batch, Batches, Masking
-from squire.model.negative_sampling import Negatives
+from squire.model.negative_sampling import NegativeSampler
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
@@ -106,7 +106,7 @@ def large_step(entities: str, drawn: str) -> Figures:
     graph = Adjacency.build(np.stack(facts, axis=1).astype(np.int32), size, relations)
     vocab = Vocabulary(size, relations)
     tries = build_tries(sample_paths(graph, both_directions(graph.triples[:: size // 500], relations), seed=0))
-    negatives = Negatives(graph, int(drawn)) if int(drawn) else None
+    negatives = NegativeSampler(graph, int(drawn)) if int(drawn) else None
     torch.manual_seed(0)
     torch.set_flush_denormal(True)
     model = Transformer(vocab, LARGE, Prior.from_adjacency(graph))

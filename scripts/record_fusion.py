@@ -30,7 +30,7 @@ from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.ranking.folds import FOLDS
-from squire.ranking.fusion import Fusion, fit_fusion
+from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 
 HOME = Path(__file__).resolve().parents[1]
 PRECISIONS = (0.5, 0.8, 0.9)
@@ -55,7 +55,7 @@ def main() -> None:
 
 def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], list[Metrics]]:
     began = time.perf_counter()
-    fusion = fit_fusion(graph, folds=folds)
+    fusion = fit_fusion(graph, FusionOptions(folds=folds))
     fitted = time.perf_counter()
     query_set = {which: QuerySet.from_graph(graph, *which) for which in ALL}
     found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in query_set.items()}
@@ -63,10 +63,12 @@ def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], lis
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     load = os.getloadavg()[0]
     tails = [{which: found[which].ranking.metrics() for which in TAILS}]
-    tails += [ranked(fit_fusion(graph, seed=seed, folds=folds), graph, query_set) for seed in range(1, seeds)]
+    tails += [ranked(fit_fusion(graph, FusionOptions(seed, folds)), graph, query_set) for seed in range(1, seeds)]
     without = []
-    if len(fusion.evidence.words.item):
-        without = list(ranked(fit_fusion(graph, names=False, folds=folds), graph, query_set).values())
+    if len(fusion.features.words.item):
+        without = list(
+            ranked(fit_fusion(graph, FusionOptions(folds=folds, use_names=False)), graph, query_set).values()
+        )
     draw(found["test", "tail"], HOME / "docs" / "images" / f"reliability-{graph.name}.png")
     rows = [found["test", "both"].ranking.metrics(), *(row for by in tails for row in by.values()), *without]
     rows += [rank_by_frequency(graph, questions).metrics() for questions in query_set.values()]
@@ -75,9 +77,9 @@ def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], lis
         "mrr": {f"{split}, {side}": spread([by[split, side].mrr for by in tails]) for split, side in TAILS},
         "reliability": {f"{split}, {side}": fused.reliability_figures() for (split, side), fused in found.items()},
         "thresholds": {str(share): fusion.calibration.threshold_for(share) for share in PRECISIONS},
-        "about": asdict(fusion.about),
+        "about": asdict(fusion.info),
         "ranker": asdict(fusion.ranker.options),
-        "rules": len(fusion.evidence.rules),
+        "rules": len(fusion.features.rules),
         "fit_s": round(fitted - began, 1),
         "evaluate_s": round(evaluated - fitted, 1),
         "peak_mb": round(peak),

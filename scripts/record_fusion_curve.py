@@ -27,7 +27,7 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
-from squire.ranking.fusion import fit_fusion
+from squire.ranking.fusion import FusionOptions, fit_fusion
 
 HOME = Path(__file__).resolve().parents[1]
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -65,7 +65,7 @@ def curve(graph: Graph) -> list[Point]:
     points = []
     for share in SHARES:
         part = reduced(graph, share)
-        fused = rank_by_fusion(fit_fusion(part, seed=SEED, folds=FOLDS), part, query_set).ranking.metrics()
+        fused = rank_by_fusion(fit_fusion(part, FusionOptions(SEED, FOLDS)), part, query_set).ranking.metrics()
         frequency = rank_by_frequency(part, query_set).metrics()
         points.append(Point(share, len(part.train.triples), fused.mrr, frequency.mrr, str(fused.signature)))
         print(graph.name, points[-1], flush=True)

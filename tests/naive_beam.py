@@ -118,10 +118,10 @@ def random_follow(seed: int, entities: int, relations: int) -> Follow:
     return follow
 
 
-def led_follow(follow: Follow, head_of: Callable[[int], int], edges: Edges, share: float) -> Follow:
-    """The same model, led: after a relation with known tails, these have `share` of the probability among them."""
+def guided_follow(follow: Follow, head_of: Callable[[int], int], edges: Edges, share: float) -> Follow:
+    """The same model, guided: after a relation with known tails, these have `share` of the probability."""
 
-    def led(query: int, path: Path) -> list[float]:
+    def guided(query: int, path: Path) -> list[float]:
         free = follow(query, path)
         if len(path) % 2 == 0:
             return free
@@ -135,4 +135,4 @@ def led_follow(follow: Follow, head_of: Callable[[int], int], edges: Edges, shar
             for t, value in enumerate(free)
         ]
 
-    return led
+    return guided

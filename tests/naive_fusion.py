@@ -180,7 +180,7 @@ class NaiveEvidence:
 
 
 def naive_words(names: list[str]) -> list[dict[tuple[bool, str], float]]:
-    """Twin of `words_of`: of each name the weights of its words, which other names have too."""
+    """Twin of `name_words`: of each name the weights of its words, which other names have too."""
     rows = []
     for name in names:
         split = _split(name)

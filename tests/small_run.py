@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from squire.cli import app
 from squire.graph.graph import Graph
 from squire.ranking.calibration import Calibration, Calibrations
-from squire.ranking.fusion import KINDS, fit_fusion
-from squire.ranking.store import save_fusion
+from squire.ranking.fusion import KINDS, FusionOptions, fit_fusion, save_fusion
 
 # One name must be escaped on a page, one relation is shown shortened.
 HOSTILE, PARENT = "<script>alert(1)</script>", "http://example.org/parent"
@@ -67,7 +66,7 @@ def fused_run() -> Path:
     folder = copy_of_run(small_run().parent / "fused")
     calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
     made_up = Calibrations((calibration,) * KINDS)
-    save_fusion(replace(fit_fusion(family(), folds=2), calibration=made_up), folder)
+    save_fusion(replace(fit_fusion(family(), FusionOptions(folds=2)), calibration=made_up), folder)
     return folder
 
 

@@ -11,7 +11,7 @@ import torch
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
 from squire.model.batches import Batch, Batches, Masking
-from squire.model.negative_sampling import Competing, Negatives
+from squire.model.negative_sampling import NegativeSampler, SampledEntities
 from squire.paths.tries import Tries
 
 NOTHING_HIDDEN = Masking(0.0)
@@ -31,8 +31,8 @@ def context_of(batch: Batch, source: int) -> Context:
     """The tokens that a token sees, in their order, itself last."""
     row, column = divmod(source, batch.tokens.shape[1])
     seen = torch.nonzero(batch.visible[row, column]).reshape(-1)
-    places = batch.places[row, seen]
-    assert places.tolist() == sorted(set(places.tolist()))  # one token a place: no stranger among them
+    positions = batch.positions[row, seen]
+    assert positions.tolist() == sorted(set(positions.tolist()))  # one token per position: no stranger among them
     return tuple(batch.tokens[row, seen].tolist())
 
 
@@ -106,7 +106,7 @@ def test_hidden_entities_are_replaced_and_not_predicted(tries: Tries, with_rando
     masked = list(batches_of(tries, Masking(share, with_random)).epoch(0))
     entities, hidden, predicted, before = 0, 0, 0, 0
     for left, right in zip(plain, masked, strict=True):
-        in_path = (left.places > 1) & (left.tokens < VOCAB.num_entities)
+        in_path = (left.positions > 1) & (left.tokens < VOCAB.num_entities)
         entities += int(in_path.sum())
         changed = left.tokens != right.tokens
         assert not (changed & ~in_path).any()
@@ -123,27 +123,27 @@ def test_weights_of_all_batches_add_up_to_the_sequences(tries: Tries) -> None:
     assert sum(batch.weight for batch in batches) == pytest.approx(total)
 
 
-def competing_of(batches: Iterable[Batch]) -> list[Competing]:
-    return [batch.competing for batch in batches if batch.competing is not None]
+def sampled_of(batches: Iterable[Batch]) -> list[SampledEntities]:
+    return [batch.sampled for batch in batches if batch.sampled is not None]
 
 
 def test_competing_entities_hold_all_targets_and_are_the_same_when_resumed(tries: Tries) -> None:
     def batches() -> Batches:
-        return Batches(tries, VOCAB, 64, Masking(0.5), 0, Negatives(small_graph(120), 2))
+        return Batches(tries, VOCAB, 64, Masking(0.5), 0, NegativeSampler(small_graph(120), 2))
 
     whole = list(batches().epoch(1))
-    for batch, competing in zip(whole, competing_of(whole), strict=True):
-        assert torch.isin(batch.entities.token, competing.entities).all()
-    rest = competing_of(batches().epoch(1, first=3))
-    for before, after in zip(competing_of(whole[3:]), rest, strict=True):
+    for batch, sampled in zip(whole, sampled_of(whole), strict=True):
+        assert torch.isin(batch.entities.token, sampled.entities).all()
+    rest = sampled_of(batches().epoch(1, first=3))
+    for before, after in zip(sampled_of(whole[3:]), rest, strict=True):
         assert torch.equal(before.entities, after.entities)
         assert torch.equal(before.counts, after.counts)
-    assert len({tuple(one.entities.tolist()) for one in competing_of(whole)}) > 1
+    assert len({tuple(one.entities.tolist()) for one in sampled_of(whole)}) > 1
 
 
 def test_without_negatives_all_compete_and_masks_are_the_same_with_them(tries: Tries) -> None:
     plain = list(batches_of(tries, Masking(0.3)).epoch(0))
-    assert competing_of(plain) == []
-    drawn = Batches(tries, VOCAB, 256, Masking(0.3), 0, Negatives(small_graph(120), 2)).epoch(0)
+    assert sampled_of(plain) == []
+    drawn = Batches(tries, VOCAB, 256, Masking(0.3), 0, NegativeSampler(small_graph(120), 2)).epoch(0)
     for one, other in zip(plain, drawn, strict=True):
         assert torch.equal(one.tokens, other.tokens)

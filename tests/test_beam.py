@@ -20,27 +20,26 @@ from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
 from squire.search import beam
-from squire.search.beam import Found, Guide, search
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import DecodingOptions, decode, rank_answers
+from squire.search.beam import FinishedPaths, search
+from squire.search.decoding import decode, rank_answers
+from squire.search.options import DecodingOptions, Guidance, SearchEdges
 
 E, R = 5, 4
 
 
-def paths_of(found: Found, query: int) -> dict[tuple[int, ...], float]:
+def paths_of(found: FinishedPaths, query: int) -> dict[tuple[int, ...], float]:
     own = found.query == query
-    trails = (tuple(t for t in trail if t >= 0) for trail in found.trail[own].tolist())
-    return dict(zip(trails, found.log_probability[own].tolist(), strict=True))
+    paths = (tuple(token for token in path if token >= 0) for path in found.paths[own].tolist())
+    return dict(zip(paths, found.log_probability[own].tolist(), strict=True))
 
 
 def same(found: dict[tuple[int, ...], float], expected: list[Ended]) -> None:
     assert found == pytest.approx({ended.path: ended.log_probability for ended in expected}, abs=1e-5)
 
 
-def run(follow: Follow, queries: int, beam: int, hops: int, prune: float = 0.0) -> Found:
-    return search(
-        FakeSteps(follow, E), torch.zeros(queries).long(), torch.zeros(queries).long(), beam, hops, prune
-    )
+def run(follow: Follow, queries: int, beam: int, hops: int, prune: float = 0.0) -> FinishedPaths:
+    zeros = torch.zeros(queries).long()
+    return search(FakeSteps(follow, E), zeros, zeros, DecodingOptions(beam=beam, hops=hops, prune=prune))
 
 
 @given(seed=st.integers(0, 999), hops=st.integers(1, 2), queries=st.integers(1, 3))
@@ -65,7 +64,7 @@ def test_a_narrow_beam_keeps_what_the_definition_keeps(
     follow = naive_beam.random_follow(seed, E, R)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beam, "SCORES_AT_ONCE", at_once)
-        patch.setattr(beam, "LOOKED_AT", looked_at)
+        patch.setattr(beam, "RELEVANT_ANSWERS", looked_at)
         found = run(follow, 3, width, hops, prune)
     for query in range(3):
         least = naive_beam.least_that_matters(follow, query, 0, prune, looked_at, known=set())
@@ -80,7 +79,7 @@ def test_who_cannot_matter_is_not_fed() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beam, "SCORES_AT_ONCE", 1)
         steps = FakeSteps(follow, E)
-        search(steps, torch.zeros(1).long(), torch.zeros(1).long(), beam=4, hops=1)
+        search(steps, torch.zeros(1).long(), torch.zeros(1).long(), DecodingOptions(beam=4, hops=1))
     assert steps.fed == 1 + 1 + 4  # the query, the first relation, the entities: .8 · .04 is above .96 · .01
 
 
@@ -90,7 +89,7 @@ def test_results_do_not_depend_on_the_company() -> None:
     for query in range(4):
         alone = search(
             FakeSteps(lambda _, path, query=query: follow(query, path), E),  # type: ignore[misc]
-            torch.zeros(1).long(), torch.zeros(1).long(), 6, 3,
+            torch.zeros(1).long(), torch.zeros(1).long(), DecodingOptions(beam=6, hops=3),
         )  # fmt: skip
         assert paths_of(together, query) == paths_of(alone, 0)
 
@@ -98,8 +97,8 @@ def test_results_do_not_depend_on_the_company() -> None:
 def test_probabilities_of_the_tokens_make_up_the_path() -> None:
     follow = naive_beam.random_follow(1, E, R)
     found = run(follow, 1, beam=50, hops=2)
-    for trail, tokens in zip(found.trail.tolist(), found.token_log_probability.tolist(), strict=True):
-        path = tuple(token for token in trail if token >= 0)
+    for padded, tokens in zip(found.paths.tolist(), found.token_log_probability.tolist(), strict=True):
+        path = tuple(token for token in padded if token >= 0)
         expected = [follow(0, path[:k])[token] for k, token in enumerate(path)] + [follow(0, path)[-1]]
         assert tokens[: len(expected)] == pytest.approx(expected)
         assert not any(tokens[len(expected) :])
@@ -108,7 +107,8 @@ def test_probabilities_of_the_tokens_make_up_the_path() -> None:
 def test_the_queried_edge_itself_may_be_sure_to_end() -> None:
     follow = naive_beam.random_follow(2, E, R)
     relations = torch.tensor([0, 3])
-    found = search(FakeSteps(follow, E), torch.zeros(2).long(), relations, beam=10, hops=2, edge_ends=True)
+    decoding = DecodingOptions(beam=10, hops=2, edge_ends=True)
+    found = search(FakeSteps(follow, E), torch.zeros(2).long(), relations, decoding)
     for query, relation in enumerate(relations.tolist()):
         expected = naive_beam.beam_search(follow, query, 0, 10, 2)
         sure = [p.path for p in expected if len(p.path) == 2 and p.path[0] == relation]
@@ -119,7 +119,7 @@ def test_the_queried_edge_itself_may_be_sure_to_end() -> None:
 
 def test_score_is_the_mean_log_probability_of_a_token() -> None:
     """Eq. 5 by hand: a path of one hop has three tokens with <eos>, one of two hops five."""
-    found = Found(
+    found = FinishedPaths(
         torch.tensor([0, 0]),
         torch.tensor([[1, 2, -1, -1], [1, 2, 3, 4]]),
         torch.tensor([1, 2]),
@@ -134,11 +134,12 @@ def test_pruning_leaves_every_answer_of_the_queried_relation() -> None:
     follow = naive_beam.random_follow(5, E, R)
     heads, relations = torch.zeros(2).long(), torch.tensor([0, 3])
 
-    def by(prune: float) -> Found:
-        return search(FakeSteps(follow, E), heads, relations, beam=20, hops=2, prune=prune, edge_ends=True)
+    def by(prune: float) -> FinishedPaths:
+        decoding = DecodingOptions(beam=20, hops=2, prune=prune, edge_ends=True)
+        return search(FakeSteps(follow, E), heads, relations, decoding)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beam, "LOOKED_AT", 1)
+        patch.setattr(beam, "RELEVANT_ANSWERS", 1)
         free, pruned = by(0.0), by(0.9)
     for query, relation in enumerate(relations.tolist()):
         before, after = paths_of(free, query), paths_of(pruned, query)
@@ -154,10 +155,11 @@ def test_pruning_asks_for_the_last_answer_that_is_new() -> None:
     follow = naive_beam.random_follow(4, E, R)
     known = {max(range(E), key=follow(0, (1,)).__getitem__), 0}
     graph = Adjacency.build(np.array([[0, 1, tail] for tail in known], np.int32), E, R // 2)
-    guide = Guide(EdgeConstraint.from_adjacency(graph, torch.device("cpu"), name="graph"), 0.0)
+    guidance = Guidance(SearchEdges.from_adjacency(graph), 0.0)
+    decoding = DecodingOptions(beam=30, hops=2, prune=0.5, guidance=guidance)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beam, "LOOKED_AT", 2)
-        found = search(FakeSteps(follow, E), torch.zeros(1).long(), torch.ones(1).long(), 30, 2, 0.5, guide=guide)
+        patch.setattr(beam, "RELEVANT_ANSWERS", 2)
+        found = search(FakeSteps(follow, E), torch.zeros(1).long(), torch.ones(1).long(), decoding)
     least = naive_beam.least_that_matters(follow, 0, 1, 0.5, 2, known)
     assert least < naive_beam.least_that_matters(follow, 0, 1, 0.5, 2, known=set())
     same(paths_of(found, 0), naive_beam.beam_search(follow, 0, 0, 30, 2, least=least))
@@ -172,9 +174,8 @@ def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     heads = torch.tensor([0, 5])
     steps = FakeSteps(follow, ENTITIES)
-    found = search(
-        steps, heads, torch.zeros(2).long(), width, hops, constraint=EdgeConstraint.from_adjacency(graph)
-    )
+    decoding = DecodingOptions(beam=width, hops=hops, constraint=SearchEdges.from_adjacency(graph))
+    found = search(steps, heads, torch.zeros(2).long(), decoding)
     edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
     for query, head in enumerate(heads.tolist()):
         same(
@@ -184,17 +185,17 @@ def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops
 
 
 @given(seed=st.integers(0, 99), width=st.integers(1, 40), share=st.sampled_from([0.3, 0.9]))
-def test_a_guide_leads_where_known_edges_lead(seed: int, width: int, share: float) -> None:
+def test_guidance_prefers_known_edges(seed: int, width: int, share: float) -> None:
     graph = small_graph(triples=20, seed=seed)
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     heads = [0, 5]
-    guide = Guide(EdgeConstraint.from_adjacency(graph), share)
+    decoding = DecodingOptions(beam=width, hops=2, guidance=Guidance(SearchEdges.from_adjacency(graph), share))
     steps = FakeSteps(follow, ENTITIES)
-    found = search(steps, torch.tensor(heads), torch.zeros(2).long(), width, 2, guide=guide)
+    found = search(steps, torch.tensor(heads), torch.zeros(2).long(), decoding)
     edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
-    led = naive_beam.led_follow(follow, heads.__getitem__, edges, share)
+    guided = naive_beam.guided_follow(follow, heads.__getitem__, edges, share)
     for query, head in enumerate(heads):
-        same(paths_of(found, query), naive_beam.beam_search(led, query, head, width, 2))
+        same(paths_of(found, query), naive_beam.beam_search(guided, query, head, width, 2))
 
 
 def test_a_constraint_without_edges_leaves_no_path() -> None:
@@ -203,10 +204,10 @@ def test_a_constraint_without_edges_leaves_no_path() -> None:
     (ranked,) = decode(
         TransformerDecoder(model),
         np.array([[0, 0]], np.int32),
-        DecodingOptions(8, hops=2, constraint=EdgeConstraint.from_adjacency(nothing)),
+        DecodingOptions(8, hops=2, constraint=SearchEdges.from_adjacency(nothing)),
     )
     assert len(ranked) == 1
-    assert len(ranked.entity) == len(ranked.trail) == 0
+    assert len(ranked.entity) == len(ranked.paths) == 0
 
 
 # ------------------------------------------------------------------------------------------------- answers
@@ -230,12 +231,12 @@ def test_answers_by_their_best_path_or_by_all(seed: int, aggregate: str) -> None
             mine = [ended for ended in paths if ended.path[-1] == ranked.entity[answer]]
             assert len(mine) == rows.stop - rows.start
             best = max(mine, key=lambda ended: ended.log_probability / (len(ended.path) + 1))
-            assert tuple(t for t in ranked.trail[ranked.best_path[answer]] if t >= 0) == best.path
+            assert tuple(t for t in ranked.paths[ranked.best_path[answer]] if t >= 0) == best.path
 
 
 def test_an_assertion_is_evidence_only_where_there_is_no_other_path() -> None:
     """Query (0, relation 1): answer 3 by the edge itself and by two hops, answer 4 by the edge itself only."""
-    found = Found(
+    found = FinishedPaths(
         torch.tensor([0, 0, 0]),
         torch.tensor([[1, 3, -1, -1], [1, 4, -1, -1], [0, 2, 2, 3]]),
         torch.tensor([1, 1, 2]),
@@ -245,9 +246,9 @@ def test_an_assertion_is_evidence_only_where_there_is_no_other_path() -> None:
     assert ranked.entity.tolist() == [3, 4]
     assert ranked.score.tolist() == pytest.approx([0.25 + 1 / 32, 0.25])
     assert ranked.asserted.tolist() == pytest.approx([8 / 9, 1.0])
-    assert ranked.trail[ranked.best_path].tolist() == [[0, 2, 2, 3], [1, 4, -1, -1]]
+    assert ranked.paths[ranked.best_path].tolist() == [[0, 2, 2, 3], [1, 4, -1, -1]]
     plain = rank_answers(found, torch.tensor([1]), DecodingOptions(edge_ends=False))
-    assert plain.trail[plain.best_path].tolist() == [[1, 3, -1, -1], [1, 4, -1, -1]]  # Eq. 5 and nothing else
+    assert plain.paths[plain.best_path].tolist() == [[1, 3, -1, -1], [1, 4, -1, -1]]  # Eq. 5 and nothing else
 
 
 # ------------------------------------------------------------------------------------------------- the model
@@ -291,7 +292,7 @@ def test_the_cache_changes_nothing(typed: bool, norm_first: bool) -> None:
     queries = [(0, 0), (3, 1), (7, 5)]
     follow = model_follow(model, queries)
     columns = torch.tensor(queries).T
-    found = search(TransformerDecoder(model), columns[0], columns[1], beam=20, hops=2)
+    found = search(TransformerDecoder(model), columns[0], columns[1], DecodingOptions(beam=20, hops=2))
     for query, (head, _) in enumerate(queries):
         same(paths_of(found, query), naive_beam.beam_search(follow, query, head, 20, 2))
 

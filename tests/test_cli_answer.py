@@ -114,5 +114,5 @@ def test_a_mistake_ends_in_one_message_without_a_traceback(tmp_path: Path) -> No
         command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "200"}
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.strip().startswith(f"error: {tmp_path}: no run here. To do: make one with")
+    assert done.stderr.strip().startswith(f"error: {tmp_path}: no run here. Run `squire train")
     assert "Traceback" not in done.stderr

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from squire.cli import app
 from squire.cli.console import Bar
 from squire.errors import SettingError, SquireError
-from squire.ranking.store import has_fusion
+from squire.ranking.fusion import has_fusion
 
 
 def run(*arguments: object, fails_with: type[SquireError] | None = None) -> str:

@@ -75,7 +75,7 @@ def test_two_processes_have_the_losses_of_one(folder: Path) -> None:
 
 def test_one_of_the_shares_was_empty(folder: Path) -> None:
     *_, last = a_trainer(folder / "alone", *SAME).batches.epoch(0)
-    assert len(last.share(0, 2).tokens) == 0
+    assert len(last.shard(0, 2).tokens) == 0
 
 
 def test_one_process_goes_on_with_the_run_of_two(folder: Path) -> None:
@@ -156,8 +156,8 @@ def test_shares_of_a_batch_are_its_rows_and_targets(parts: int) -> None:
     batch = next(Batches(small_tries(small_graph()), VOCAB, 320, Masking(0.2), seed=0).epoch(0))
     rows, columns = batch.tokens.shape
     assert rows == 5  # some of 7 shares are empty
-    shares = [batch.share(part, parts) for part in range(parts)]
-    for name in ("tokens", "places", "visible"):
+    shares = [batch.shard(part, parts) for part in range(parts)]
+    for name in ("tokens", "positions", "visible"):
         assert torch.equal(torch.cat([getattr(share, name) for share in shares]), getattr(batch, name))
     for kind in ("relations", "entities"):
         found, first = [], 0

@@ -19,7 +19,7 @@ step = st.tuples(st.integers(0, 2 * RELATIONS - 1), st.integers(0, ENTITIES - 1)
 paths = st.tuples(st.integers(0, ENTITIES - 1), st.lists(step, min_size=1, max_size=HOPS))
 
 
-def trails(walks: list[list[tuple[int, int]]]) -> np.ndarray:
+def padded(walks: list[list[tuple[int, int]]]) -> np.ndarray:
     """(path, 2 · hops), −1 after the end."""
     flat = [[token for pair in walk for token in pair] for walk in walks]
     return np.array([tokens + [-1] * (2 * HOPS - len(tokens)) for tokens in flat])
@@ -33,11 +33,11 @@ def test_edges_and_grades_are_those_of_a_set_of_edges(
 ) -> None:
     graph = small_graph(triples=150, seed=seed)  # of 432 possible: both kinds are met
     edges = all_edges({(h, r, t) for h, r, t in graph.triples.tolist()}, RELATIONS)
-    heads, trail = np.array([head for head, _ in found]), trails([walk for _, walk in found])
+    heads, paths = np.array([head for head, _ in found]), padded([walk for _, walk in found])
     hops = np.array([len(walk) for _, walk in found])
-    known = known_edges(graph, heads, trail)
-    grade = grades(known, np.full(len(found), asked), trail, hops)
-    columns = np.stack(edges_of(heads, trail), axis=2)
+    known = known_edges(graph, heads, paths)
+    grade = grades(known, np.full(len(found), asked), paths, hops)
+    columns = np.stack(edges_of(heads, paths), axis=2)
     for i, (head, walk) in enumerate(found):
         here, expected = head, []
         for relation, goal in walk:
@@ -58,8 +58,8 @@ def test_edges_and_grades_are_those_of_a_set_of_edges(
 def test_grades_by_hand() -> None:
     graph = Adjacency.build(np.array([[0, 0, 1], [1, 1, 2]], np.int32), 4, 2)
     walks = [[(0, 1), (1, 2)], [(0, 1), (0, 3)], [(0, 3)], [(1, 3)], [(0, 1)], [(0, 1), (2, 0)]]
-    heads, trail, hops = np.zeros(len(walks), int), trails(walks), np.array([len(walk) for walk in walks])
-    found = grades(known_edges(graph, heads, trail), np.zeros(len(walks), int), trail, hops)
+    heads, paths, hops = np.zeros(len(walks), int), padded(walks), np.array([len(walk) for walk in walks])
+    found = grades(known_edges(graph, heads, paths), np.zeros(len(walks), int), paths, hops)
     assert [GRADES[g] for g in found] == [
         "grounded",
         "completed",  # its second edge is inferred
@@ -72,7 +72,7 @@ def test_grades_by_hand() -> None:
 
 def test_a_graph_without_edges_knows_nothing() -> None:
     nothing = Adjacency.build(np.empty((0, 3), np.int32), ENTITIES, RELATIONS)
-    assert not known_edges(nothing, np.array([0]), trails([[(0, 1)]])).any()
+    assert not known_edges(nothing, np.array([0]), padded([[(0, 1)]])).any()
 
 
 def test_every_closed_rule_is_found_from_either_end() -> None:

@@ -20,15 +20,13 @@ from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
-from squire.ranking.features import CandidateLists
-from squire.ranking.fusion import Fusion, fit_fusion
+from squire.ranking.features import COLUMN, FEATURES, PATHS, CandidateLists, Feature, Features, absent
+from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, load_fusion, save_fusion
 from squire.ranking.ranker import RankerOptions, fit_ranker
-from squire.ranking.store import has_fusion, load_fusion, save_fusion
-from squire.ranking.table import COLUMN, FEATURES, PATHS, Feature, Features, absent
 from squire.rules.mining import MiningOptions
 
-MINING = MiningOptions(threads=1)
-SMALL = RankerOptions(width=8, epochs=3, lists=16)
+SMALL = RankerOptions(width=8, epochs=3, batch_size=16)
+OPTIONS = FusionOptions(seed=1, mining=MiningOptions(threads=1), ranker=SMALL)
 FAMILIES = 60
 
 
@@ -46,7 +44,7 @@ def families(test: int = 5) -> Graph:
 @pytest.fixture(scope="module")
 def fitted() -> tuple[Graph, Fusion]:
     graph = families()
-    return graph, fit_fusion(graph, MINING, seed=1, options=SMALL)
+    return graph, fit_fusion(graph, OPTIONS)
 
 
 def test_a_ranker_finds_the_column_that_tells_right_from_wrong() -> None:
@@ -80,9 +78,9 @@ def test_ranks_are_those_of_scores_over_all_entities(fitted: tuple[Graph, Fusion
     for head, relation, answer in query_set.queries.tolist():
         (ranked,) = fusion.rank(np.array([[head, relation]], np.int32))
         scores = np.full(graph.num_entities, -np.inf)
-        scores[ranked.listed.candidates] = ranked.scores
+        scores[ranked.lists.candidates] = ranked.scores
         expected.append(realistic_rank(scores, answer, query_set.filter.tails_of(head, relation)))
-        assert ranked.chance.sum() == pytest.approx(1)
+        assert ranked.rank_score.sum() == pytest.approx(1)
         order = np.argsort(ranked.scores)
         assert np.all(np.diff(ranked.confidence[order]) >= 0)
     assert rank_by_fusion(fusion, graph, query_set).ranking.ranks == pytest.approx(np.array(expected))
@@ -91,19 +89,19 @@ def test_ranks_are_those_of_scores_over_all_entities(fitted: tuple[Graph, Fusion
 def test_sources_add_up(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
     (ranked,) = fusion.rank(graph.valid[:3, :2])
-    shares = fusion.sources(ranked.listed)
+    shares = fusion.contributions(ranked.lists)
     assert set(shares) == {"frequency", "rules", "similar entities", "connections", "tail similarity", "names"}
-    relations = ranked.listed.queries[ranked.listed.query, 1]
-    nothing = fusion.ranker.scores(absent(ranked.listed.features, FEATURES), relations)
+    relations = ranked.lists.queries[ranked.lists.query, 1]
+    nothing = fusion.ranker.scores(absent(ranked.lists.features, FEATURES), relations)
     assert sum(shares.values()) == pytest.approx(ranked.scores - nothing, abs=1e-5)
 
 
 def test_test_facts_influence_nothing_and_a_seed_repeats(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:
     _, fusion = fitted
-    other = fit_fusion(replace(families(), test=families(test=2).test), MINING, seed=1, options=SMALL)
+    other = fit_fusion(replace(families(), test=families(test=2).test), OPTIONS)
     files = [save_fusion(one, tmp_path / name) for one, name in ((fusion, "one"), (other, "other"))]
     assert files[0].read_bytes() == files[1].read_bytes()
-    changed = save_fusion(fit_fusion(families(), MINING, seed=2, options=SMALL), tmp_path / "seed")
+    changed = save_fusion(fit_fusion(families(), replace(OPTIONS, seed=2)), tmp_path / "seed")
     assert changed.read_bytes() != files[0].read_bytes()
 
 
@@ -113,19 +111,19 @@ def test_models_and_rules_of_a_fold_never_see_its_hidden_facts() -> None:
     class Spy:
         table = (Feature("nothing", PATHS, "says nothing"),)
 
-        def scores(self, listed: CandidateLists) -> Features:
-            return np.zeros((len(listed.candidates), 1), np.float32)
+        def scores(self, lists: CandidateLists) -> Features:
+            return np.zeros((len(lists.candidates), 1), np.float32)
 
     def make(adjacency: Adjacency) -> list[Spy]:
         seen.append(adjacency)
         return [Spy()]
 
     graph = families()
-    fusion = fit_fusion(graph, MINING, seed=1, folds=3, make_scorers=make, options=SMALL)
+    fusion = fit_fusion(graph, replace(OPTIONS, folds=3), make)
     assert len(seen) == 4  # three folds, and all of train
     assert seen[-1] == graph.train
     assert all(part.num_edges < graph.train.num_edges for part in seen[:-1])
-    assert fusion.evidence.table[-1].name == "nothing"
+    assert fusion.features.table[-1].name == "nothing"
 
 
 def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:
@@ -134,9 +132,9 @@ def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusio
     save_fusion(fusion, tmp_path)
     assert has_fusion(tmp_path)
     loaded = load_fusion(tmp_path, graph)
-    assert loaded.about == fusion.about
+    assert loaded.info == fusion.info
     (before,), (after,) = (one.rank(graph.test[:, :2]) for one in (fusion, loaded))
-    assert np.array_equal(before.listed.features, after.listed.features)
+    assert np.array_equal(before.lists.features, after.lists.features)
     assert np.array_equal(before.scores, after.scores)
     assert np.array_equal(before.confidence, after.confidence)
 
@@ -157,7 +155,7 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
     for key, value, words in (
         ("features", [*COLUMN, "astrology"], "without astrology"),
         ("fusion", 9, "version 9"),
-        ("ranker", {"width": 9}, "another form"),
+        ("ranker", {"width": 9}, "another shape"),
     ):
         save_checkpoint(tmp_path, FUSION, checkpoint.arrays, {**checkpoint.state, key: value})
         with pytest.raises(CheckpointError, match=words):
@@ -166,7 +164,7 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
 
 def test_where_nothing_can_be_hidden_it_says_so() -> None:
     with pytest.raises(SettingError, match="too small for a fusion"):
-        fit_fusion(make_graph({"train": [("a", "r", "b"), ("c", "r", "d")]}), MINING)
+        fit_fusion(make_graph({"train": [("a", "r", "b"), ("c", "r", "d")]}), OPTIONS)
 
 
 def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph, Fusion]) -> None:
@@ -174,20 +172,20 @@ def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph,
     valid = [(f"{i}", "s", f"{i + 3}") for i in range(0, 20) if i % 2]
     apart = [(f"{i}", "r", f"{(i + 7) % 40}") for i in range(12)]
     graph = make_graph({"train": train, "valid": apart})
-    fusion = fit_fusion(graph, MINING, options=SMALL)
-    assert fusion.about.unlinked
+    fusion = fit_fusion(graph, OPTIONS)
+    assert fusion.info.unlinked
     (ranked,) = fusion.rank(graph.valid[:, :2])
-    query_set = ranked.listed.queries[ranked.listed.query]
-    pairs = zip(query_set[:, 0].tolist(), ranked.listed.candidates.tolist(), strict=True)
+    query_set = ranked.lists.queries[ranked.lists.query]
+    pairs = zip(query_set[:, 0].tolist(), ranked.lists.candidates.tolist(), strict=True)
     assert not any(len(graph.train.relations_between(h, t)) for h, t in pairs)
-    linked = fit_fusion(make_graph({"train": train, "valid": valid}), MINING, options=SMALL)
-    assert not linked.about.unlinked
+    linked = fit_fusion(make_graph({"train": train, "valid": valid}), OPTIONS)
+    assert not linked.info.unlinked
 
 
 def test_nothing_becomes_a_candidate_for_being_the_answer(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
     query_set = QuerySet.from_graph(graph, "test")
-    (listed,) = (ranked.listed for ranked in fusion.rank(query_set.queries[:, :2]))
+    (lists,) = (ranked.lists for ranked in fusion.rank(query_set.queries[:, :2]))
     # The same questions with other answers: the head itself, which this relation never links to itself, and one
     # that nobody would name. Both tie behind all candidates, which are those of before.
     town = graph.labels.entity_id("town 0")
@@ -197,7 +195,7 @@ def test_nothing_becomes_a_candidate_for_being_the_answer(fitted: tuple[Graph, F
             fusion, graph, replace(query_set, queries=queries, filter=graph.train)
         ).ranking.ranks
         for query, (head, relation, answer) in enumerate(queries.tolist()):
-            candidates = listed.candidates[listed.rows(query)]
+            candidates = lists.candidates[lists.rows(query)]
             assert answer not in candidates
             unreached = graph.num_entities - len(candidates) - len(graph.train.tails_of(head, relation))
             assert ranks[query] == len(candidates) + (1 + unreached) / 2

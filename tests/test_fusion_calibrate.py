@@ -7,43 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.ranking.calibration import CELL, Calibration, Calibrations, Reliability, pool
-
-WEIGHED = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([1.0, 2.0, 5.0])), min_size=1)
-
-
-@given(WEIGHED)
-def test_pooled_means_are_the_min_max_formula_of_isotonic_regression(points: list[tuple[float, float]]) -> None:
-    values, weights = (np.array(column) for column in zip(*points, strict=True))
-    block = pool(values, weights)
-    means = (np.bincount(block, values * weights) / np.bincount(block, weights))[block]
-
-    def mean(i: int, j: int) -> float:
-        return float(np.average(values[i : j + 1], weights=weights[i : j + 1]))
-
-    n = len(values)
-    brute = [max(min(mean(i, j) for j in range(at, n)) for i in range(at + 1)) for at in range(n)]
-    assert means == pytest.approx(brute)
+from squire.ranking.calibration import CELL, Calibration, Calibrations, Reliability
 
 
 def drawn(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Chances that are too sure of themselves: the truth is their square."""
     rng = np.random.default_rng(seed)
-    chance = rng.random(size)
-    return chance, rng.random(size) < chance**2
+    score = rng.random(size)
+    return score, rng.random(size) < score**2
 
 
 def test_what_is_too_sure_is_put_right_on_other_answers() -> None:
     calibration = Calibration.fit(*drawn(20_000))
-    chance, is_true = drawn(20_000, seed=1)
-    assert Reliability.from_answers(chance, is_true).error > 0.1
-    assert Reliability.from_answers(calibration.confidence(chance), is_true).error < 0.02
+    score, is_true = drawn(20_000, seed=1)
+    assert Reliability.from_answers(score, is_true).error > 0.1
+    assert Reliability.from_answers(calibration.confidence(score), is_true).error < 0.02
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=200))
 def test_the_map_never_falls_and_stays_between_0_and_1(points: list[tuple[float, bool]]) -> None:
-    chance = np.array([x for x, _ in points], float)
-    calibration = Calibration.fit(chance, np.array([y for _, y in points], bool))
+    score = np.array([x for x, _ in points], float)
+    calibration = Calibration.fit(score, np.array([y for _, y in points], bool))
     confidence = calibration.confidence(np.linspace(0, 1, 101))
     assert np.all(np.diff(confidence) >= 0)
     assert confidence.min() >= 0
@@ -64,35 +48,35 @@ def test_without_answers_a_chance_is_believed() -> None:
 
 
 def of_two_kinds(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The truth of the first kind is the square of its chance, of the second the chance itself."""
+    """The truth of the first kind is the square of its score, of the second the score itself."""
     rng = np.random.default_rng(seed)
-    chance, kind = rng.random(size), np.arange(size) % 2
-    return chance, rng.random(size) < np.where(kind == 0, chance**2, chance), np.zeros(size), kind
+    score, kind = rng.random(size), np.arange(size) % 2
+    return score, rng.random(size) < np.where(kind == 0, score**2, score), np.zeros(size), kind
 
 
 def test_each_kind_of_answer_has_a_map_of_its_own() -> None:
     calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
-    chance, is_true, _, kind = of_two_kinds(20_000, seed=1)
-    together = Calibration.fit(*of_two_kinds(20_000)[:2]).confidence(chance)
+    score, is_true, _, kind = of_two_kinds(20_000, seed=1)
+    together = Calibration.fit(*of_two_kinds(20_000)[:2]).confidence(score)
     for one in range(2):
         own = kind == one
         assert Reliability.from_answers(together[own], is_true[own]).error > 0.05
-        assert Reliability.from_answers(calibration.confidence(chance, kind)[own], is_true[own]).error < 0.02
+        assert Reliability.from_answers(calibration.confidence(score, kind)[own], is_true[own]).error < 0.02
 
 
 def test_a_kind_of_few_answers_is_taken_for_one_like_all() -> None:
-    chance, is_true, elsewhere, kind = of_two_kinds(20_000)
+    score, is_true, unseen, kind = of_two_kinds(20_000)
     kind[:] = 0
     kind[:10] = 1
-    calibration = Calibrations.fit(chance, is_true, elsewhere, kind, 2)
-    everything = Calibration.fit(chance, is_true)
+    calibration = Calibrations.fit(score, is_true, unseen, kind, 2)
+    everything = Calibration.fit(score, is_true)
     assert calibration.maps[1].truth.tolist() == everything.truth.tolist()
 
 
 def test_answers_above_a_threshold_are_as_precise_as_was_asked() -> None:
     calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
-    chance, is_true, _, kind = of_two_kinds(20_000, seed=1)
-    confidence = calibration.confidence(chance, kind)
+    score, is_true, _, kind = of_two_kinds(20_000, seed=1)
+    confidence = calibration.confidence(score, kind)
     for precision in (0.5, 0.8):
         threshold = calibration.threshold_for(precision)
         assert threshold is not None
@@ -111,16 +95,16 @@ def test_error_is_the_mean_gap_over_bins_of_equally_many() -> None:
 def test_what_only_test_has_is_not_counted_as_false() -> None:
     """Six candidates a question, all as likely; each true one is in valid or in test, as a coin falls."""
     rng = np.random.default_rng(0)
-    chance = np.repeat(rng.random((40_000, 1)) * 0.7, 6, axis=1)
-    is_true, in_valid = rng.random(chance.shape) < chance, rng.random(chance.shape) < 0.5
+    score = np.repeat(rng.random((40_000, 1)) * 0.7, 6, axis=1)
+    is_true, in_valid = rng.random(score.shape) < score, rng.random(score.shape) < 0.5
     of_valid, of_test = is_true & in_valid, is_true & ~in_valid
     asked = of_valid.any(1)
     number = of_valid[asked].sum(1, keepdims=True)
-    elsewhere = of_valid[asked] * (1 - 2.0 ** (1 - number))
-    plain = Calibration.fit(chance[asked].ravel(), of_valid[asked].ravel())
-    fair = Calibration.fit(chance[asked].ravel(), of_valid[asked].ravel(), elsewhere.ravel())
+    unseen = of_valid[asked] * (1 - 2.0 ** (1 - number))
+    plain = Calibration.fit(score[asked].ravel(), of_valid[asked].ravel())
+    fair = Calibration.fit(score[asked].ravel(), of_valid[asked].ravel(), unseen.ravel())
     judged = of_test.any(1, keepdims=True) & ~of_valid  # asked of test, without what valid has
     errors = [
-        Reliability.from_answers(one.confidence(chance[judged]), of_test[judged]).error for one in (plain, fair)
+        Reliability.from_answers(one.confidence(score[judged]), of_test[judged]).error for one in (plain, fair)
     ]
     assert errors[1] < errors[0] / 2

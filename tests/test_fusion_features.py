@@ -10,9 +10,19 @@ from naive_fusion import NaiveEvidence
 
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
-from squire.ranking.features import CandidateFeatures, CandidateLists
-from squire.ranking.table import BEST, COLUMN, FEATURES, PATHS, SOURCES, Feature, Features, absent
-from squire.ranking.words import no_words, words_of
+from squire.ranking.features import (
+    BEST_RULES,
+    COLUMN,
+    FEATURES,
+    PATHS,
+    SOURCES,
+    CandidateFeatures,
+    CandidateLists,
+    Feature,
+    Features,
+    absent,
+)
+from squire.ranking.index import name_words, no_words
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
 
@@ -40,11 +50,11 @@ NAMES = [
 
 def evidence_of(triples: set[tuple[int, int, int]], drop_linked: bool = False) -> CandidateFeatures:
     adjacency = Adjacency.build(np.array(sorted(triples), np.int32), ENTITIES, RELATIONS)
-    return CandidateFeatures(adjacency, mine_rules(adjacency, MINING).rules, drop_linked, words=words_of(NAMES))
+    return CandidateFeatures(adjacency, mine_rules(adjacency, MINING).rules, drop_linked, words=name_words(NAMES))
 
 
 def twin_of(triples: set[tuple[int, int, int]], evidence: CandidateFeatures) -> NaiveEvidence:
-    engine = RuleEngine(evidence.used_rules, evidence.adjacency, best=BEST)
+    engine = RuleEngine(evidence.used_rules, evidence.adjacency, best=BEST_RULES)
     return NaiveEvidence(triples, ENTITIES, RELATIONS, engine, NAMES)
 
 
@@ -57,12 +67,12 @@ def test_candidates_and_features_are_those_of_the_twin(
     triples: set[tuple[int, int, int]], drop_linked: bool
 ) -> None:
     evidence = evidence_of(triples, drop_linked)
-    twin, listed = twin_of(triples, evidence), evidence.describe(QUERIES)
+    twin, lists = twin_of(triples, evidence), evidence.describe(QUERIES)
     for query, (h, r) in enumerate(QUERIES.tolist()):
-        own = listed.rows(query)
-        candidates = listed.candidates[own].tolist()
+        own = lists.rows(query)
+        candidates = lists.candidates[own].tolist()
         assert candidates == sorted(twin.candidates(h, r, drop_linked))
-        for t, row in zip(candidates, listed.features[own], strict=True):
+        for t, row in zip(candidates, lists.features[own], strict=True):
             expected = dict(zip(COLUMN, twin.features(h, r, t), strict=True))
             assert dict(zip(COLUMN, row.tolist(), strict=True)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
@@ -73,9 +83,9 @@ def test_many_candidates_are_cut_to_the_best_of_each_source_and_known_ones_take_
     triples += [(0, 0, tail) for tail in range(150, 300)]
     adjacency = Adjacency.build(np.array(triples, np.int32), 600, 1)
     rules = mine_rules(adjacency, MiningOptions(length=1, constants=False, threads=1)).rules
-    listed = CandidateFeatures(adjacency, rules).describe(np.array([[0, 0]], np.int32))
-    assert set(range(30, 150)) <= set(listed.candidates.tolist())  # 120 by frequency
-    assert listed.candidates.max() < 150
+    lists = CandidateFeatures(adjacency, rules).describe(np.array([[0, 0]], np.int32))
+    assert set(range(30, 150)) <= set(lists.candidates.tolist())  # 120 by frequency
+    assert lists.candidates.max() < 150
 
 
 def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_thread() -> None:
@@ -93,29 +103,29 @@ def test_a_scorer_adds_its_columns() -> None:
     class Constant:
         table = (Feature("path sum", PATHS, "sum over all paths to t", absent=-9.0),)
 
-        def scores(self, listed: CandidateLists) -> Features:
-            return listed.candidates[:, None].astype(np.float32)
+        def scores(self, lists: CandidateLists) -> Features:
+            return lists.candidates[:, None].astype(np.float32)
 
     plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
     evidence = CandidateFeatures(plain.adjacency, plain.rules, scorers=[Constant()], words=plain.words)
-    listed = evidence.describe(QUERIES)
+    lists = evidence.describe(QUERIES)
     assert [feature.name for feature in evidence.table][-1] == "path sum"
-    assert np.array_equal(listed.features[:, -1], listed.candidates)
-    assert np.array_equal(listed.features[:, :-1], plain.describe(QUERIES).features)
-    assert np.all(absent(listed.features, evidence.table)[:, -1] == -9)
+    assert np.array_equal(lists.features[:, -1], lists.candidates)
+    assert np.array_equal(lists.features[:, :-1], plain.describe(QUERIES).features)
+    assert np.all(absent(lists.features, evidence.table)[:, -1] == -9)
 
 
 def test_words_that_most_names_have_and_identifiers_are_no_evidence() -> None:
-    rows = words_of(["x:Upper Nile", "x:Lower Nile", "x:Nile", "x:Upper House", "x:Q5"])
+    rows = name_words(["x:Upper Nile", "x:Lower Nile", "x:Nile", "x:Upper House", "x:Q5"])
     words = [rows.item[rows.offsets[i] : rows.offsets[i + 1]].tolist() for i in range(5)]
     assert words[0] == words[3] == [0]  # "upper", not "x" nor "nile", which three of five have
     assert words[1] == words[2] == words[4] == []
     for identifiers in (["/m/07y_7", "/m/05_7", "/m/07y", "/m/0c3"], ["Q1", "Q2", "Q3"], []):
-        assert len(words_of(identifiers).item) == 0
+        assert len(name_words(identifiers).item) == 0
 
 
 def test_the_first_word_of_a_name_is_another_word_than_the_same_word_later() -> None:
-    rows = words_of(["city Rome", "city Oslo", "Mexico City", "Oslo", "lake Como", "lake Iseo"])
+    rows = name_words(["city Rome", "city Oslo", "Mexico City", "Oslo", "lake Como", "lake Iseo"])
     words = [set(rows.item[rows.offsets[i] : rows.offsets[i + 1]].tolist()) for i in range(6)]
     assert words[0] & words[1]
     assert not words[0] & words[2]

@@ -79,5 +79,5 @@ def test_pairs_look_unlinked_if_no_valid_pair_is_linked_though_train_pairs_are()
 
 
 def test_one_fold_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"--folds 1: expected 2"):
+    with pytest.raises(SettingError, match=r"folds=1: expected 2"):
         next(hide(adjacency_of({(0, 0, 1)}), 1))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from squire.ranking.attribution import contributions
-from squire.ranking.table import CONTEXT, FREQUENCY, PATHS, RULES, Feature, Features, absent
+from squire.ranking.features import CONTEXT, FREQUENCY, PATHS, RULES, Feature, Features, absent
 
 TABLE = (
     Feature("f", FREQUENCY, "", absent=0.5),

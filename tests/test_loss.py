@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from squire.model.batches import Targets
 from squire.model.loss import trie_loss
 from squire.model.prior import Prior
 
@@ -17,6 +18,12 @@ TARGET = torch.tensor([2, 5, 0, 1, 1, 6, 3])
 WEIGHT = torch.tensor([0.5, 1.5, 1.0, 2.0, 0.25, 0.75, 3.0])
 PRIOR = Prior(torch.tensor([0, 2, 3]), torch.tensor([1, 4, 6]), torch.tensor([0.7, 1.3, 2.0]))
 RELATIONS = torch.tensor([0, 1, 1, 0, 0])
+TARGETS = Targets(torch.arange(SOURCES), RELATIONS, ROW, TARGET, WEIGHT)
+
+
+def one_target(token: int) -> Targets:
+    zero = torch.tensor([0])
+    return Targets(zero, zero, zero, torch.tensor([token]), torch.tensor([1.0]))
 
 
 def dense_loss(states: Tensor, classes: Tensor, smoothing: float, scale: Tensor | None) -> Tensor:
@@ -52,7 +59,7 @@ def test_loss_and_gradients_are_those_of_dense_targets(
             loss = dense_loss(states, classes, smoothing, scale)
         else:
             prior = PRIOR if with_prior else None
-            loss = trie_loss(states, classes, ROW, TARGET, WEIGHT, smoothing, prior, RELATIONS, scale)
+            loss = trie_loss(states, classes, TARGETS, smoothing, prior, scale)
         (2 * loss).backward()  # type: ignore[no-untyped-call]
         results.append((loss.detach(), states.grad, classes.grad, None if scale is None else scale.grad))
     for expected, found in zip(*results, strict=True):
@@ -63,8 +70,7 @@ def test_loss_and_gradients_are_those_of_dense_targets(
 def test_equation_4_by_hand() -> None:
     # Two classes with logits 0 and ln 3: probabilities 1/4 and 3/4. The target is the second, its weight ε = 0.8.
     states, classes = torch.tensor([[1.0]]), torch.tensor([[0.0], [math.log(3)]])
-    one = torch.tensor([1])
-    loss = trie_loss(states, classes, torch.tensor([0]), one, torch.tensor([1.0]), 0.8)
+    loss = trie_loss(states, classes, one_target(1), 0.8)
     assert loss.item() == pytest.approx(-(0.8 * math.log(3 / 4) + 0.2 * math.log(1 / 4)))
 
 
@@ -103,9 +109,7 @@ def test_loss_and_gradients_of_a_sample_are_those_of_its_twin(
         if twin:
             loss = sampled_loss(states, classes, counts, smoothing, scale)
         else:
-            loss = trie_loss(
-                states, classes, ROW, TARGET, WEIGHT, smoothing, PRIOR, RELATIONS, scale, counts, MANY
-            )
+            loss = trie_loss(states, classes, TARGETS, smoothing, PRIOR, scale, counts, MANY)
         (2 * loss).backward()  # type: ignore[no-untyped-call]
         results.append((loss.detach(), states.grad, classes.grad, scale.grad))
     for expected, found in zip(*results, strict=True):
@@ -115,8 +119,7 @@ def test_loss_and_gradients_of_a_sample_are_those_of_its_twin(
 def test_a_class_that_stands_for_five_counts_like_five() -> None:
     # exp(z) is 3 for the target and 1 for each of five others, one of whom is drawn: p = 3/8, and 1/8 for each.
     states, classes = torch.tensor([[1.0]]), torch.tensor([[math.log(3)], [0.0]])
-    row, target, weight = torch.tensor([0]), torch.tensor([0]), torch.tensor([1.0])
-    loss = trie_loss(states, classes, row, target, weight, 0.8, counts=torch.tensor([1.0, 5.0]), num_classes=6)
+    loss = trie_loss(states, classes, one_target(0), 0.8, counts=torch.tensor([1.0, 5.0]), num_classes=6)
     assert loss.item() == pytest.approx(-(0.8 * math.log(3 / 8) + 5 * 0.04 * math.log(1 / 8)))
 
 

@@ -17,7 +17,7 @@ from training_cases import VOCAB, samples_of, small_graph, small_tries
 from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.model.batches import Batch, Batches, Masking
-from squire.model.negative_sampling import Negatives
+from squire.model.negative_sampling import NegativeSampler
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Dropout, Transformer
@@ -57,14 +57,14 @@ def test_a_token_is_not_influenced_by_what_it_may_not_see() -> None:
     model = model_of(SMALL)
     batch = next(Batches(small_tries(small_graph()), VOCAB, 256, Masking(0.0), seed=0).epoch(0))
     row, column = 0, 5
-    before = model(batch.tokens, batch.places, batch.visible)[row, column]
+    before = model(batch.tokens, batch.positions, batch.visible)[row, column]
     other = batch.tokens.clone()
     unseen = ~batch.visible[row, column]
     assert unseen.any()
     other[row, unseen] = 0
-    assert torch.equal(before, model(other, batch.places, batch.visible)[row, column])
+    assert torch.equal(before, model(other, batch.positions, batch.visible)[row, column])
     other[row, ~unseen] = 1
-    assert not torch.equal(before, model(other, batch.places, batch.visible)[row, column])
+    assert not torch.equal(before, model(other, batch.positions, batch.visible)[row, column])
 
 
 def test_logits_of_a_slice_are_those_of_the_twin() -> None:
@@ -100,8 +100,8 @@ def test_the_loss_itself_has_all_32_bits(monkeypatch: pytest.MonkeyPatch) -> Non
     """With the same states, 16 bits outside of it change nothing."""
     model = model_of(SMALL)
     batch = next(Batches(small_tries(small_graph()), VOCAB, 512, Masking(0.0), seed=0).epoch(0))
-    states = model(batch.tokens, batch.places, batch.visible).bfloat16()
-    monkeypatch.setattr(model, "_encoded", lambda *_: states)
+    states = model(batch.tokens, batch.positions, batch.visible).bfloat16()
+    monkeypatch.setattr(model, "_encode", lambda *_: states)
     with torch.autocast("cpu", torch.bfloat16):
         within = model.loss(batch, 0.7)
     assert torch.equal(within, model.loss(batch, 0.7))
@@ -155,14 +155,14 @@ def loss_and_gradients(model: Transformer, batch: Batch) -> dict[str, torch.Tens
 def batches_with(number: int, seed: int = 0) -> Iterator[Batch]:
     """Few targets a batch, so that most entities have to be drawn."""
     graph = small_graph()
-    return Batches(small_tries(graph), VOCAB, 64, Masking(0.0), seed, Negatives(graph, number)).epoch(0)
+    return Batches(small_tries(graph), VOCAB, 64, Masking(0.0), seed, NegativeSampler(graph, number)).epoch(0)
 
 
 @pytest.mark.parametrize("prior", [True, False])
 def test_where_all_entities_are_drawn_loss_and_gradients_are_those_of_the_full_softmax(prior: bool) -> None:
     model = model_of(replace(SMALL, prior=prior))
     for batch in batches_with(VOCAB.num_entities):
-        expected = loss_and_gradients(model, replace(batch, competing=None))
+        expected = loss_and_gradients(model, replace(batch, sampled=None))
         found = loss_and_gradients(model, batch)
         assert found.keys() == expected.keys()
         for name, value in expected.items():
@@ -175,16 +175,16 @@ def test_the_prior_reaches_the_drawn_entities_it_is_meant_for() -> None:
     assert model.prior_scale is not None
     torch.nn.init.constant_(model.prior_scale, 3.0)
     batch = next(batches_with(3))
-    competing = batch.competing
-    assert competing is not None
-    assert len(competing.entities) < VOCAB.num_entities
-    states = model(batch.tokens, batch.places, batch.visible).flatten(0, 1)[batch.entities.source]
+    sampled = batch.sampled
+    assert sampled is not None
+    assert len(sampled.entities) < VOCAB.num_entities
+    states = model(batch.tokens, batch.positions, batch.visible).flatten(0, 1)[batch.entities.source]
     full = model.logits(states, VOCAB.after_relation, batch.entities.relation)
     assert model.prior is not None
-    logits = states @ model.embedding.weight[competing.entities].T
-    row, column, value = model.prior.among(competing.entities).entries(batch.entities.relation)
+    logits = states @ model.embedding.weight[sampled.entities].T
+    row, column, value = model.prior.among(sampled.entities).entries(batch.entities.relation)
     logits = logits.index_put((row, column), value * 3.0, accumulate=True)
-    torch.testing.assert_close(logits, full[:, competing.entities])
+    torch.testing.assert_close(logits, full[:, sampled.entities])
 
 
 def test_the_more_are_drawn_the_nearer_are_loss_and_gradients() -> None:
@@ -194,7 +194,7 @@ def test_the_more_are_drawn_the_nearer_are_loss_and_gradients() -> None:
         total, draws = 0.0, 0
         for seed in range(3):
             for batch in islice(batches_with(number, seed), 2):
-                exact = loss_and_gradients(model, replace(batch, competing=None))
+                exact = loss_and_gradients(model, replace(batch, sampled=None))
                 found = loss_and_gradients(model, batch)
                 total += sum((found[name] - exact[name]).norm().item() for name in exact)
                 draws += 1
@@ -223,7 +223,7 @@ def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_
     graph = Adjacency.build(np.stack(list(columns), axis=1).astype(np.int32), entities, relations)
     tries = build_tries(sample_paths(graph, both_directions(graph.triples[:500], relations), seed=0))
     vocab = Vocabulary(entities, relations)
-    negatives = Negatives.from_adjacency(graph, drawn)
+    negatives = NegativeSampler.from_adjacency(graph, drawn)
     assert negatives is not None  # there are enough entities for it
     batches = Batches(tries, vocab, 512, Masking(0.15), 0, negatives)
     torch.manual_seed(0)
@@ -233,8 +233,8 @@ def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_
     losses: list[float] = []
     first = next(batches.epoch(0))
     for _ in range(4):
-        assert first.competing is not None
-        assert len(first.competing.entities) < len(first.entities.token) + 2 * drawn
+        assert first.sampled is not None
+        assert len(first.sampled.entities) < len(first.entities.token) + 2 * drawn
         optimizer.zero_grad()
         with Largest() as largest:  # type: ignore[no-untyped-call]
             loss = model.loss(first, 0.9)
@@ -245,5 +245,5 @@ def test_a_quarter_of_a_million_entities_train_without_a_row_of_logits_over_all_
         losses.append(loss.item())
     assert losses == sorted(losses, reverse=True)
     with Largest() as largest:  # type: ignore[no-untyped-call]
-        model.loss(replace(first, competing=None), 0.9)
+        model.loss(replace(first, sampled=None), 0.9)
     assert largest.elements >= min(len(first.entities.source), 512) * entities > 2 * table  # it does see them

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from squire.graph.adjacency import Adjacency
-from squire.model.negative_sampling import Negatives, Reals, chances_of
+from squire.model.negative_sampling import NegativeSampler, Reals, inclusion_probability
 
 ENTITIES, RELATIONS = 60, 4
 TARGETS, BATCH_RELATIONS = np.array([3, 3, 17, 40]), np.array([0, 0, 5, 2])
@@ -21,14 +21,14 @@ def a_graph() -> Adjacency:
 
 
 def drawn(number: int, seed: int = 0) -> tuple[npt.NDArray[np.int64], Reals]:
-    competing = Negatives(a_graph(), number).draw(TARGETS, BATCH_RELATIONS, np.random.default_rng(seed))
-    return competing.entities.numpy(), competing.counts.double().numpy()
+    sampled = NegativeSampler(a_graph(), number).sample(TARGETS, BATCH_RELATIONS, np.random.default_rng(seed))
+    return sampled.entities.numpy(), sampled.counts.double().numpy()
 
 
 def estimates(number: int, of: Reals, draws: int) -> Reals:
     """Of the sum over all entities, from many draws."""
-    negatives, rng = Negatives(a_graph(), number), np.random.default_rng(0)
-    found = (negatives.draw(TARGETS, BATCH_RELATIONS, rng) for _ in range(draws))
+    negatives, rng = NegativeSampler(a_graph(), number), np.random.default_rng(0)
+    found = (negatives.sample(TARGETS, BATCH_RELATIONS, rng) for _ in range(draws))
     return np.array([of[one.entities.numpy()] @ one.counts.double().numpy() for one in found])
 
 
@@ -36,7 +36,7 @@ def estimates(number: int, of: Reals, draws: int) -> Reals:
 def test_chances_are_proportional_below_1_and_add_up_to_the_number(number: int) -> None:
     weights = np.random.default_rng(0).pareto(1.0, ENTITIES) + 0.01
     weights[TARGETS] = 0
-    chances = chances_of(weights, number)
+    chances = inclusion_probability(weights, number)
     assert chances.sum() == pytest.approx(number)
     assert chances.max() <= 1
     ratio = (chances / np.where(weights > 0, weights, 1))[(chances < 1) & (weights > 0)]
@@ -87,22 +87,22 @@ def test_the_few_tails_of_a_rare_relation_are_certain() -> None:
     graph = Adjacency.build(np.array([*many, (0, 1, 500), (0, 1, 501)], np.int32), 1000, 2)
     rng = np.random.default_rng(0)
     for _ in range(20):
-        competing = Negatives(graph, 20).draw(np.array([7]), np.array([0] * 50 + [1]), rng)
-        entities = competing.entities.tolist()
+        sampled = NegativeSampler(graph, 20).sample(np.array([7]), np.array([0] * 50 + [1]), rng)
+        entities = sampled.entities.tolist()
         for tail in (500, 501):
-            assert competing.counts[entities.index(tail)] == 1
+            assert sampled.counts[entities.index(tail)] == 1
 
 
 def test_relations_without_facts_and_batches_without_targets_do_no_harm() -> None:
     graph = Adjacency.build(np.array([[0, 1, 2]], np.int32), 50, 3)
     nothing = np.array([], np.int64)
-    competing = Negatives(graph, 10).draw(nothing, nothing, np.random.default_rng(0))
-    assert 0 < len(competing.entities) < 25
-    assert 2 in Negatives(graph, 10).draw(nothing, np.array([0, 1, 2]), np.random.default_rng(0)).entities
+    sampled = NegativeSampler(graph, 10).sample(nothing, nothing, np.random.default_rng(0))
+    assert 0 < len(sampled.entities) < 25
+    assert 2 in NegativeSampler(graph, 10).sample(nothing, np.array([0, 1, 2]), np.random.default_rng(0)).entities
 
 
 @pytest.mark.parametrize(
     ("number", "needed"), [(0, False), (10, True), (ENTITIES - 1, True), (ENTITIES, False), (8192, False)]
 )
 def test_all_compete_where_none_or_as_many_as_there_are_would_be_drawn(number: int, needed: bool) -> None:
-    assert (Negatives.from_adjacency(a_graph(), number) is not None) == needed
+    assert (NegativeSampler.from_adjacency(a_graph(), number) is not None) == needed

@@ -60,8 +60,8 @@ def model_by_hand(typed: bool) -> Transformer:
         rows = [[1, 0], [0, 1], [1, 1], [-1, 0], [0, 0], [-1, -1], [0, -1]]
         model.embedding.weight.copy_(torch.tensor(rows, dtype=torch.float32))
         # D of each place; a token adds √2 times the difference of its row of E: √2 for a, −√2 for b, 0 for r.
-        places = torch.tensor([0.0, 20.0, -2.0, -40.0])
-        model.places.weight.copy_(torch.stack([places / 2, -places / 2], dim=1))
+        positions = torch.tensor([0.0, 20.0, -2.0, -40.0])
+        model.positions.weight.copy_(torch.stack([positions / 2, -positions / 2], dim=1))
     return model
 
 
@@ -75,7 +75,7 @@ def test_equation_1_a_query_and_its_path_are_one_sequence() -> None:
     # q = (a, r), τ = (r, b, <eos>): the query and all but the end are read, all of the path is predicted.
     batch = the_batch()
     assert batch.tokens[0, :5].tolist() == [A, R, R, B, VOCAB.pad]
-    assert batch.places[0, :4].tolist() == [0, 1, 2, 3]
+    assert batch.positions[0, :4].tolist() == [0, 1, 2, 3]
     # After the query's r comes r, after b comes <eos>; and after the path's r comes b.
     assert [*zip(batch.relations.source.tolist(), batch.relations.token.tolist(), strict=True)] == [
         (1, R),
@@ -102,7 +102,7 @@ def test_equation_3_the_softmax_of_what_the_encoder_makes_of_a_prefix(
     torch.testing.assert_close(logits_after(model, QUERY, prefix).softmax(0), expected, atol=1e-5, rtol=0)
     # The same when the rest of the path stands behind it. Were t₁ visible to r₁, the mean would be −5.5: minus.
     batch = the_batch()
-    state = model(batch.tokens, batch.places, batch.visible)[0, 1 + len(prefix)][None]
+    state = model(batch.tokens, batch.positions, batch.visible)[0, 1 + len(prefix)][None]
     torch.testing.assert_close(model.logits(state, slice(None)).softmax(1)[0], expected, atol=1e-5, rtol=0)
 
 
@@ -118,7 +118,7 @@ def test_equation_2_the_probability_of_a_path_is_the_product_over_its_tokens(
     typed: bool, factors: tuple[float, ...], product: float
 ) -> None:
     model, batch = model_by_hand(typed), the_batch()
-    states = model(batch.tokens, batch.places, batch.visible)[0]
+    states = model(batch.tokens, batch.positions, batch.visible)[0]
     found = []
     for k, token in enumerate(PATH):
         classes = (VOCAB.after_relation if k % 2 else VOCAB.after_entity) if typed else slice(0, len(VOCAB))

@@ -49,14 +49,14 @@ def evidence_of(found: Answers) -> list[tuple[Answer, Evidence]]:
 
 
 def naive_follow(query: int, path: tuple[int, ...]) -> list[float]:
-    """The run's model without any cache, led along known edges; the query is head · 1000 + edge relation."""
+    """The run's model without any cache, guided along known edges; the query is head · 1000 + edge relation."""
     train = reasoner().graph.train
     edges = set(zip(train.heads.tolist(), train.relations.tolist(), train.tails.tolist(), strict=True))
-    led = naive_beam.led_follow(unled_follow, lambda query: query // 1000, edges, 0.9)
-    return led(query, path)
+    guided = naive_beam.guided_follow(unguided_follow, lambda query: query // 1000, edges, 0.9)
+    return guided(query, path)
 
 
-def unled_follow(query: int, path: tuple[int, ...]) -> list[float]:
+def unguided_follow(query: int, path: tuple[int, ...]) -> list[float]:
     model = reasoner().run.model
     head, relation = divmod(query, 1000)
     first = model.vocab.first_relation
@@ -255,8 +255,8 @@ def test_one_end_is_given_and_one_asked_for(ends: tuple[str | None, str | None])
     ("setting", "message"),
     [
         ({"k": 0}, "-k 0: expected 1 or more."),
-        ({"beam": 0}, "--beam 0: expected 1 or more."),
-        ({"aggregate": "mean"}, "--aggregate mean: expected sum or max."),
+        ({"beam": 0}, "beam=0: expected 1 or more."),
+        ({"aggregate": "mean"}, "aggregate='mean': expected 'sum' or 'max'."),
     ],
 )
 def test_settings_that_make_no_sense(setting: dict[str, object], message: str) -> None:
@@ -335,14 +335,14 @@ def test_a_run_without_rules_answers_and_names_none() -> None:
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(SettingError, match=r"no run here. To do: make one with 'squire train GRAPH --out"):
+        with pytest.raises(SettingError, match=r"no run here. Run `squire train GRAPH --out"):
             TrainedModel.load(folder)
 
 
 def test_a_run_that_was_only_begun(tmp_path: Path) -> None:
     for name in ("graph.graph", RECIPE):
         shutil.copy(small_run() / name, tmp_path)
-    with pytest.raises(SettingError, match=r"no model yet. To do: train with 'squire train … --out .* --resume'"):
+    with pytest.raises(SettingError, match=r"no model yet. Run `squire train … --out .* --resume` first"):
         TrainedModel.load(tmp_path)
 
 
@@ -352,10 +352,12 @@ def test_a_recipe_that_does_not_fit_its_weights_or_is_none(tmp_path: Path) -> No
     recipe = json.loads((folder / RECIPE).read_text())
     recipe["model"]["dim"] = 32
     (folder / RECIPE).write_text(json.dumps(recipe))
-    with pytest.raises(CheckpointError, match=r"not the weights of the model that .*recipe.json describes. To do"):
+    with pytest.raises(
+        CheckpointError, match=r"not the weights of the model that .*recipe.json describes. Restore"
+    ):
         TrainedModel.load(folder)
     (folder / RECIPE).write_text("{")
-    with pytest.raises(SettingError, match=r"recipe.json: not JSON \(.*\). To do: restore it"):
+    with pytest.raises(SettingError, match=r"recipe.json: not JSON \(.*\). Restore it"):
         TrainedModel.load(folder)
 
 

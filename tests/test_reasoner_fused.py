@@ -17,8 +17,8 @@ from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
 from squire.reasoning.answers import Source, basis_of
 from squire.reasoning.reasoner import Reasoner
-from squire.search.constraints import EdgeConstraint
 from squire.search.known_paths import complete, connect
+from squire.search.options import SearchEdges
 
 QUESTION = ("cleo", "grandparent")
 
@@ -35,11 +35,11 @@ def test_the_ranking_is_the_fusions() -> None:
     query = np.array([reasoner().query(*QUESTION)], np.int32)
     (judged,) = fusion.rank(query)
     order = np.argsort(-judged.scores, kind="stable")
-    names = [reasoner().labels.entities[i] for i in judged.listed.candidates[order]]
+    names = [reasoner().labels.entities[i] for i in judged.lists.candidates[order]]
     assert [answer.entity for answer in found] == names
     assert [answer.rank for answer in found] == list(range(1, len(names) + 1))
     assert [answer.confidence for answer in found] == judged.confidence[order].tolist()
-    assert [answer.score for answer in found] == judged.chance[order].tolist()
+    assert [answer.score for answer in found] == judged.rank_score[order].tolist()
     assert found.origin.ranking == "fused"
 
 
@@ -48,7 +48,7 @@ def test_sources_add_up_to_what_the_ranker_adds_to_nothing() -> None:
     fusion = reasoner().fusion
     assert fusion
     (judged,) = fusion.rank(np.array([reasoner().query(*QUESTION)], np.int32))
-    shares = fusion.sources(judged.listed)
+    shares = fusion.contributions(judged.lists)
     order = np.argsort(-judged.scores, kind="stable")
     for answer, place in zip(found, order[:3], strict=True):
         assert {s.name: pytest.approx(s.contribution, abs=1e-6) for s in answer.sources} == {
@@ -145,7 +145,7 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
 def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> None:
     ours = reasoner()
     query, answer, train = ours.query(*QUESTION), ours.labels.entity_id("dan 1"), ours.graph.train
-    only = EdgeConstraint.from_adjacency(
+    only = SearchEdges.from_adjacency(
         Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
     )
     decoding = replace(ours.decoding(), constraint=only)

@@ -43,7 +43,7 @@ TABLE_6 = {
 
 
 def text_of(name: str) -> str:
-    return (resources.files("squire") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+    return (resources.files("squire.model") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
@@ -118,7 +118,7 @@ def test_recipes_survive_json(name: str) -> None:
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
 
 
-def test_config_needs_no_torch() -> None:
+def test_recipes_need_no_torch() -> None:
     code = "import sys, squire.model.recipe as c; c.load_recipe('small'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -257,12 +257,12 @@ def test_overrides_are_judged_together() -> None:
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("train.epochs", "--set train.epochs: expected key=value, as in --set train.epochs=3."),
-        ("train.epochs=", "--set train.epochs=: expected key=value"),
-        ("train.epoch=3", "--set train.epoch=3: unknown key 'train.epoch'. Nearest: 'train.epochs'."),
-        ("name=x", "--set name=x: unknown key 'name'."),
-        ("train=3", "--set train=3: unknown key 'train'."),
-        ("train.epochs=many", 'small --set train.epochs=many: train.epochs is "many": expected a whole number.'),
+        ("train.epochs", "'train.epochs': expected key=value, for example train.epochs=3."),
+        ("train.epochs=", "'train.epochs=': expected key=value"),
+        ("train.epoch=3", "train.epoch=3: unknown key 'train.epoch'. Nearest: 'train.epochs'."),
+        ("name=x", "name=x: unknown key 'name'."),
+        ("train=3", "train=3: unknown key 'train'."),
+        ("train.epochs=many", 'small, train.epochs=many: train.epochs is "many": expected a whole number.'),
         ("train.epochs=3\nseed=4", 'train.epochs is "3\\nseed=4": expected a whole number.'),
         ("train.warmup=1/3", 'train.warmup is "1/3": expected a number.'),
     ],
@@ -284,7 +284,7 @@ def test_a_wrong_override_is_refused_in_its_own_words(override: str, words: str)
         (PathConfig, {"per_triple": 0}, "paths.per_triple is 0: expected 1 or more."),
         (ModelConfig, {"layers": 0}, "model.layers is 0: expected 1 or more."),
         (ModelConfig, {"heads": 0}, "model.heads is 0: expected 1 or more."),
-        (ModelConfig, {"dim": 30}, "model.dim is 30, no multiple of model.heads, which is 4"),
+        (ModelConfig, {"dim": 30}, "model.dim is 30, which is not a multiple of model.heads (4)"),
         (ModelConfig, {"dropout": 1}, "model.dropout is 1.0: expected a share from 0 to less than 1."),
         (ModelConfig, {"input_dropout": -0.1}, "model.input_dropout is -0.1: expected a share"),
         (ModelConfig, {"output_dropout": 2}, "model.output_dropout is 2.0: expected a share"),
@@ -329,7 +329,7 @@ def test_in_the_paper_s_recipes_and_in_small_graphs_all_entities_compete() -> No
 
 def test_a_sample_of_entities_for_a_softmax_over_all_tokens_is_refused_with_both_keys() -> None:
     words = (
-        "train.sampled_entities is 64, but model.typed is false, so not only entities compete: set "
+        "train.sampled_entities is 64, but model.typed is false, so that every token is predicted: set "
         "train.sampled_entities to 0 or model.typed to true."
     )
     with pytest.raises(SettingError, match=re.escape(words)):

@@ -14,11 +14,12 @@ from squire.cli import app
 from squire.errors import CheckpointError, SettingError
 from squire.ranking.features import CandidateFeatures
 from squire.ranking.folds import hide
+from squire.ranking.fusion import load_fusion
 from squire.ranking.path_features import BEAM, PRUNE, TABLE, UNREACHED, PathScorer
-from squire.ranking.store import load_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.rules import Rules
-from squire.search.decoding import DecodingOptions, decode
+from squire.search.decoding import decode
+from squire.search.options import DecodingOptions
 from squire.search.trained import TrainedModel
 from squire.training.shadow import SHADOWS, shadow_scorers
 
@@ -41,8 +42,8 @@ def test_columns_say_what_the_search_says() -> None:
     run = TrainedModel.load(small_run())
     evidence = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations), scorers=[PathScorer(run)])
     queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
-    (listed,) = evidence.stream(queries)
-    columns = {feature.name: listed.features[:, i] for i, feature in enumerate(evidence.table)}
+    (lists,) = evidence.stream(queries)
+    columns = {feature.name: lists.features[:, i] for i, feature in enumerate(evidence.table)}
     decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, beam=BEAM, aggregate="sum", prune=PRUNE)
     found = [
         {int(ranked.entity[i]): (ranked, i) for i in range(ranked.rows(n).start, ranked.rows(n).stop)}
@@ -50,7 +51,7 @@ def test_columns_say_what_the_search_says() -> None:
         for n in range(len(ranked))
     ]
     reached = 0
-    for at, (query, entity) in enumerate(zip(listed.query.tolist(), listed.candidates.tolist(), strict=True)):
+    for at, (query, entity) in enumerate(zip(lists.query.tolist(), lists.candidates.tolist(), strict=True)):
         if entity not in found[query]:
             assert columns["path sum"][at] == pytest.approx(UNREACHED)
             assert columns["path count"][at] == 0
@@ -89,7 +90,7 @@ def test_a_shadow_that_is_trained_is_not_trained_again(folder: Path) -> None:
 def test_the_fusion_weighs_paths_and_says_so(folder: Path) -> None:
     reasoner = Reasoner.load(folder)
     assert reasoner.fusion
-    assert reasoner.fusion.evidence.table[-len(TABLE) :] == TABLE
+    assert reasoner.fusion.features.table[-len(TABLE) :] == TABLE
     answer = reasoner.answer("cleo", "grandparent", k=1)[0]
     assert "paths" in {source.name for source in answer.sources}
     content = json.loads(command("evaluate", folder, "--json"))
@@ -99,7 +100,7 @@ def test_the_fusion_weighs_paths_and_says_so(folder: Path) -> None:
 
 def test_without_its_model_such_a_fusion_is_refused(folder: Path) -> None:
     with pytest.raises(
-        CheckpointError, match="fitted on other features: this one is without path best, path count"
+        CheckpointError, match="was fitted to other features; now there are those without path best, path count"
     ):
         load_fusion(folder, family())
 

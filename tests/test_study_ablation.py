@@ -20,9 +20,9 @@ from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet
-from squire.model.recipe import Recipe, load_recipe
-from squire.search.decoding import DecodingOptions
-from squire.search.trained import TrainedModel, load_settings
+from squire.model.recipe import Recipe, load_recipe, load_settings
+from squire.search.options import DecodingOptions
+from squire.search.trained import TrainedModel
 from squire.studies import ablation_study
 from squire.studies.ablation_study import (
     FULL,

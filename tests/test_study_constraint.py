@@ -20,8 +20,8 @@ from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Aggregate, DecodingOptions, decode
+from squire.search.decoding import decode
+from squire.search.options import Aggregate, DecodingOptions, SearchEdges
 from squire.search.trained import TrainedModel
 from squire.studies import ConstraintResult, constraint_study
 from squire.studies.constraint_study import ConditionResult, ConstraintStudy, EdgeSet
@@ -69,7 +69,7 @@ def test_ranks_are_those_of_the_paths_that_are_left(tmp_path: Path, aggregate: A
         for number, entity in enumerate(block.entity.tolist()):
             left = []
             for path in range(block.path_offsets[number], block.path_offsets[number + 1]):
-                trail = [head, *block.trail[path, : 2 * block.hops[path]].tolist()]
+                trail = [head, *block.paths[path, : 2 * block.hops[path]].tolist()]
                 stays = all(GRAPH.train.contains(*trail[i : i + 3]) for i in range(0, len(trail) - 1, 2))
                 total = float(block.token_log_probability[path].sum())
                 if stays:
@@ -100,7 +100,7 @@ def test_a_constraint_that_allows_everything_changes_nothing(tmp_path: Path) -> 
 def test_searching_is_the_evaluation_with_a_constraint(tmp_path: Path) -> None:
     run = TrainedModel.load(a_run())
     row = rows_of(tmp_path, search=True)["graph, search"]
-    edges = EdgeConstraint.from_adjacency(GRAPH.train, name="graph by search")
+    edges = SearchEdges.from_adjacency(GRAPH.train, name="graph by search")
     decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate="sum", constraint=edges)
     expected = rank_by_paths(run.decoder, GRAPH, ASKED, decoding, 0)
     assert row.metrics == expected.metrics()

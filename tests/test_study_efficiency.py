@@ -26,11 +26,11 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.benchmarks.datasets import resolve
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
-from squire.model.recipe import Recipe, load_recipe
+from squire.model.recipe import Recipe, load_recipe, load_settings
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
-from squire.search.decoding import DecodingOptions
-from squire.search.trained import TrainedModel, load_settings
+from squire.search.options import DecodingOptions
+from squire.search.trained import TrainedModel
 from squire.studies.costs import Pace, Seconds
 from squire.studies.efficiency_study import JOURNAL, EfficiencyResult, Measurement, SizeResult
 from squire.studies.graphs import discovery_order, sample_graph, synthetic_graph

@@ -29,8 +29,7 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
 from squire.model.recipe import Recipe, load_recipe
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import DecodingOptions
+from squire.search.options import DecodingOptions, SearchEdges
 from squire.training.preparation import prepare
 from squire.training.trainer import Moment, Trainer
 
@@ -186,7 +185,7 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     trainer.model.load_state_dict({k: torch.from_numpy(v) for k, v in best.part("model.").items()})
     query_set = QuerySet.from_graph(trainer.graph, "valid", filter_splits=("train", "valid"))
     decoding = DecodingOptions.from_recipe(
-        trainer.recipe, EdgeConstraint.from_adjacency(trainer.graph.train), beam=32
+        trainer.recipe, SearchEdges.from_adjacency(trainer.graph.train), beam=32
     )
     again = rank_by_paths(TransformerDecoder(trainer.model), trainer.graph, query_set, decoding, seed=0)
     assert again.metrics().mrr == trainer.best_mrr

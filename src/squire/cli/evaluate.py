@@ -140,9 +140,9 @@ def _is_fused(run: Path, ranking: str | None, given: list[str]) -> bool:
 def _by_fusion(run: Path, ask: Callable[[Graph], QuerySet], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluation.fused import rank_by_fusion
-    from squire.ranking.store import load_fusion
+    from squire.model.recipe import has_model
+    from squire.ranking.fusion import load_fusion
     from squire.reasoning.reasoner import Reasoner
-    from squire.search.trained import has_model
 
     if not (run / GRAPH).exists():
         raise SettingError(f"{run}: a fusion without its graph, {GRAPH}. To do: fit it again with 'squire fuse'.")
@@ -156,7 +156,7 @@ def _by_fusion(run: Path, ask: Callable[[Graph], QuerySet], bar: Bar) -> _Found:
         evidence = _grades(reasoner, some, lambda done, total: bar.stage("evidence", done, total))
         of = f" of {len(some):,} questions"
     reliability = fused.reliability_figures()
-    return _Found(graph, query_set, fusion.evidence.rules, fused.ranking, evidence, of, reliability, {})
+    return _Found(graph, query_set, fusion.features.rules, fused.ranking, evidence, of, reliability, {})
 
 
 def _grades(reasoner: Reasoner, queries: Ids, progress: Callable[[int, int], None]) -> dict[str, float]:
@@ -172,8 +172,7 @@ def _grades(reasoner: Reasoner, queries: Ids, progress: Callable[[int, int], Non
 def _by_paths(run: Path, ask: Callable[[Graph], QuerySet], given: dict[str, Any], bar: Bar) -> _Found:
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluation.paths import rank_by_paths
-    from squire.search.constraints import EdgeConstraint
-    from squire.search.decoding import DecodingOptions
+    from squire.search.options import DecodingOptions, SearchEdges
     from squire.search.trained import TrainedModel
 
     weights = given.pop("weights", "best")
@@ -181,7 +180,7 @@ def _by_paths(run: Path, ask: Callable[[Graph], QuerySet], given: dict[str, Any]
     graph, query_set, edges = loaded.graph, ask(loaded.graph), None
     if constraint := given.get("constraint"):
         adjacency, name = _edges(constraint, graph)
-        edges = EdgeConstraint.from_adjacency(adjacency, loaded.device, name=name)
+        edges = SearchEdges.from_adjacency(adjacency, loaded.device, name=name)
     decoding = DecodingOptions.from_recipe(loaded.recipe, loaded.known_edges, **{**given, "constraint": edges})
     ranking = rank_by_paths(
         loaded.decoder, graph, query_set, decoding, loaded.recipe.train.seed,

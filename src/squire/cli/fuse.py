@@ -19,7 +19,7 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from squire.ranking.fusion import About
+    from squire.ranking.fusion import FusionInfo
 
 
 def fuse(
@@ -46,12 +46,12 @@ def fuse(
     """Fit a ranker that weighs rules, frequency, similar entities, connections and names together."""
     # Imported late: torch takes a second that no other command should wait for.
     from squire.evaluation.fused import rank_by_fusion
+    from squire.model.recipe import has_model
     from squire.ranking.features import MakeScorers, no_scorers
     from squire.ranking.folds import FEW_FOLDS, FOLDS
-    from squire.ranking.fusion import fit_fusion
-    from squire.ranking.store import save_fusion
+    from squire.ranking.fusion import FusionOptions, fit_fusion, save_fusion
     from squire.rules.application import RuleEngine
-    from squire.search.trained import TrainedModel, has_model
+    from squire.search.trained import TrainedModel
     from squire.training.shadow import shadow_scorers
 
     graph = open_graph(source)
@@ -67,7 +67,7 @@ def fuse(
             run = TrainedModel.load(folder)
             graph, scorers = run.graph, shadow_scorers(run, bar.stage)
         folds = folds or (FEW_FOLDS if paths else FOLDS)
-        fusion = fit_fusion(graph, seed=seed, folds=folds, make_scorers=scorers, progress=bar.stage, names=names)
+        fusion = fit_fusion(graph, FusionOptions(seed, folds, names), scorers, bar.stage)
         if not (folder / GRAPH).exists():
             graph.save(folder / GRAPH)
         file = save_fusion(fusion, folder)
@@ -75,24 +75,24 @@ def fuse(
         if len(graph.valid):
             query_set = QuerySet.from_graph(graph, "valid")
             fused = rank_by_fusion(fusion, graph, query_set, lambda done, total: bar.stage("valid", done, total))
-            engine = RuleEngine(fusion.evidence.rules, graph.train)
+            engine = RuleEngine(fusion.features.rules, graph.train)
             rules = rank_by_rules(
                 graph, query_set, engine, progress=lambda done, all: bar.stage("rules", done, all)
             )
             rows = [fused.ranking.metrics(), rules.metrics(), rank_by_frequency(graph, query_set).metrics()]
     if len(graph.valid):
         print_metrics(rows, f"{graph.name}, valid, tail")
-    _print_about(fusion.about)
+    _print_info(fusion.info)
     errors.print(f"fused in {seconds:.0f} s: {file}", highlight=False, soft_wrap=True)
 
 
-def _print_about(about: About) -> None:
+def _print_info(info: FusionInfo) -> None:
     out.print(
-        f"Learned from {about.lists:,} of {about.questions:,} questions about hidden train facts, in "
-        f"{about.folds_asked} of {about.folds} parts.",
+        f"Learned from {info.lists:,} of {info.queries:,} questions about hidden train facts, in "
+        f"{info.folds_used} of {info.folds} parts.",
         highlight=False,
     )
-    if about.unlinked:
+    if info.unlinked:
         out.print("No valid pair has an edge in train, so linked pairs are neither asked about nor proposed.")
 
 

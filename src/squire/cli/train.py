@@ -35,7 +35,7 @@ def train(
     """Train a model. Ctrl-C saves and tells how to go on; so does --minutes."""
     # Imported late: torch takes a second that no other command should wait for.
     from squire.core.team import team
-    from squire.search.trained import load_settings
+    from squire.model.recipe import load_settings
     from squire.training.preparation import prepare
     from squire.training.trainer import Trainer
 
@@ -70,7 +70,7 @@ def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> Iterator
     """A new run folder that is complete in itself, and ours."""
     if out.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise SettingError(f"--out {out}: not empty. To do: choose another folder, or --resume.")
-    from squire.search.trained import save_settings  # late, see above
+    from squire.model.recipe import save_settings  # late, see above
 
     graph = open_graph(source)
     chosen = load_recipe(recipe_for(Stats.from_graph(graph)) if recipe == "auto" else recipe, settings)

@@ -31,7 +31,7 @@ from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.graph import SPLITS
 from squire.reasoning.reasoner import RankedBy, Reasoner
-from squire.search.decoding import DecodingOptions
+from squire.search.options import DecodingOptions
 
 PART = 256  # questions: seconds of work, a minute on a large graph, which is what a stop may cost
 JOB = "job.json"

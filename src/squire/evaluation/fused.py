@@ -40,11 +40,11 @@ def rank_by_fusion(
     is_new[np.unique(query_set.queries[:, :2], axis=0, return_index=True)[1]] = True
     for block in fusion.rank(query_set.queries[:, :2]):
         first = len(ranks)
-        queries = query_set.queries[first : first + len(block.listed)]
+        queries = query_set.queries[first : first + len(block.lists)]
         is_true, counts = np.zeros((2, len(block.scores)), bool)  # (candidate): in the split; or no known fact
         for query, (head, relation, answer) in enumerate(queries.tolist()):
-            own, known = block.listed.rows(query), query_set.filter.tails_of(head, relation)
-            candidates = block.listed.candidates[own]
+            own, known = block.lists.rows(query), query_set.filter.tails_of(head, relation)
+            candidates = block.lists.candidates[own]
             is_true[own] = np.isin(candidates, split.tails_of(head, relation))
             counts[own] = is_true[own] | ~np.isin(candidates, known)
             scores = np.full(graph.num_entities, -np.inf)
@@ -53,8 +53,8 @@ def rank_by_fusion(
         shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
         if progress:
             progress(len(ranks), len(query_set.queries))
-    decoding = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.about.names
-    signature = query_set.signature("fused", aggregation=decoding, seed=str(fusion.about.seed))
+    decoding = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.info.use_names
+    signature = query_set.signature("fused", aggregation=decoding, seed=str(fusion.info.seed))
     return Fused(Ranking(signature, query_set.queries, np.array(ranks)), _reliability(shown))
 
 
@@ -66,10 +66,10 @@ def _first(
     Other known answers are no rivals, neither for a rank nor for how sure an answer is: the candidates that count
     are judged as if they were all.  counts: (candidate that counts); is_true: (candidate)
     """
-    left = fusion.judged(block.listed.take(counts), block.scores[counts])
+    left = fusion.calibrated(block.lists.take(counts), block.scores[counts])
     truth = is_true[counts]
     for query in queries.tolist():
-        own = left.listed.rows(query)
+        own = left.lists.rows(query)
         order = np.argsort(-left.scores[own], kind="stable")[: max(SHOWN)]
         yield left.confidence[own][order], truth[own][order]
 

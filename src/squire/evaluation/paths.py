@@ -13,8 +13,9 @@ from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
 from squire.search.beam import Decoder
-from squire.search.decoding import DecodingOptions, PathRanking, decode
+from squire.search.decoding import PathRanking, decode
 from squire.search.evidence import GRADES, grades, known_edges
+from squire.search.options import DecodingOptions
 
 FIRST = 10  # answers whose evidence is graded
 
@@ -76,7 +77,7 @@ def _count_grades(block: PathRanking, queries: Ids, graph: Graph) -> Offsets:
     place = before[:-1] - before[block.offsets[of_query]]
     shown = np.flatnonzero(is_new & (place < FIRST))
     best = block.best_path[shown]
-    trail = block.trail[best]
-    known = known_edges(graph.train, asked[shown, 0], trail)
-    found = grades(known, asked[shown, 1], trail, block.hops[best])
+    path_ids = block.paths[best]
+    known = known_edges(graph.train, asked[shown, 0], path_ids)
+    found = grades(known, asked[shown, 1], path_ids, block.hops[best])
     return np.bincount(found, minlength=len(GRADES))

@@ -1,11 +1,9 @@
-"""Prefix trees to tensors: rows of fixed length, filled with the trees of several queries, in an order that can be
-resumed.
+"""Batches for training: prefix trees as rows of fixed length, in an order that can be resumed.
 
 A row holds pieces. A piece is a query `h, r` and nodes of its tree; a token sees the query, its ancestors and
-itself. Trees too large for a row are cut: the next piece repeats the ancestors it needs, and every node is a
-target in just one piece, so nothing is lost or counted twice. Where not all entities compete, the batch says which
-do: masks and draws come from seed, epoch and position, so that a resumed run sees the same. Knows tokens, but
-neither the model nor where paths come from.
+itself. Trees that are too large for a row are cut: the next piece repeats the ancestors it needs, and every node
+is a target in exactly one piece. Masks and negative samples depend on seed, epoch and position only, so that a
+resumed run sees the same batches.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import torch
 
 from squire.graph.adjacency import Offsets
 from squire.model._rows import cut_pieces, fill_rows, pack_pieces, path_weights
-from squire.model.negative_sampling import Competing, Negatives
+from squire.model.negative_sampling import NegativeSampler, SampledEntities
 from squire.model.vocabulary import Vocabulary
 from squire.paths.tries import Tries
 
@@ -28,16 +26,16 @@ ROW_TOKENS = 64
 
 @dataclass(frozen=True)
 class Targets:
-    """What is to be predicted from some of the tokens, as sparse rows of weights."""
+    """What some of the tokens are to predict, as sparse rows of weights."""
 
-    source: torch.Tensor  # (source): row · ROW_TOKENS + column of the tokens that predict, ascending
-    relation: torch.Tensor  # (source): the edge relation of that token, where it is one
+    source: torch.Tensor  # (source): row · ROW_TOKENS + column of the predicting token, ascending
+    relation: torch.Tensor  # (source): the edge type of that token, if it is a relation
     row: torch.Tensor  # (target): position in `source`, ascending
     token: torch.Tensor  # (target)
-    weight: torch.Tensor  # (target): the paths' weight over their number of tokens
+    weight: torch.Tensor  # (target): weight of the paths divided by their number of tokens
 
     def between(self, low: int, high: int) -> Targets:
-        """Those of the tokens from `low` to `high`, which are then counted from `low`."""
+        """The targets of the tokens from `low` to `high`, renumbered from `low`."""
         first, last = torch.searchsorted(self.source, torch.tensor([low, high])).tolist()  # of the sources
         start, end = torch.searchsorted(self.row, torch.tensor([first, last])).tolist()  # of the targets
         own, of_own = slice(first, last), slice(start, end)
@@ -55,53 +53,53 @@ class Targets:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows, and what is to be predicted."""
+    """Some rows and their targets."""
 
     tokens: torch.Tensor  # (row, column)
-    places: torch.Tensor  # (row, column): 0 head, 1 relation, then 1 + depth
-    visible: torch.Tensor  # (row, column, column): may the first see the second?
-    relations: Targets  # of relations and the end, after the query or an entity
-    entities: Targets  # of entities, after a relation
-    weight: float  # paths in an average batch: what the summed loss is divided by
-    competing: Competing | None = None  # among which entities are predicted, the same for all rows; None: all
+    positions: torch.Tensor  # (row, column): 0 head, 1 relation, then 1 + depth
+    visible: torch.Tensor  # (row, column, column): does the first attend to the second?
+    relations: Targets  # relations or the end, after the query or an entity
+    entities: Targets  # entities, after a relation
+    weight: float  # number of paths in an average batch, by which the summed loss is divided
+    sampled: SampledEntities | None = None  # the entities of the softmax, for all rows; None: all entities
 
-    def share(self, part: int, parts: int) -> Batch:
-        """Some of the rows; the losses of all parts add up to that of the whole. May be empty."""
+    def shard(self, part: int, parts: int) -> Batch:
+        """Part of the rows, possibly none; the losses of all parts add up to that of the whole batch."""
         rows, columns = self.tokens.shape
         low, high = rows * part // parts, rows * (part + 1) // parts
         return Batch(
             self.tokens[low:high],
-            self.places[low:high],
+            self.positions[low:high],
             self.visible[low:high],
             self.relations.between(low * columns, high * columns),
             self.entities.between(low * columns, high * columns),
             self.weight,
-            self.competing,
+            self.sampled,
         )
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device; nothing is copied if it is there already."""
+        """The same batch on another device."""
         return Batch(
             self.tokens.to(device),
-            self.places.to(device),
+            self.positions.to(device),
             self.visible.to(device),
             self.relations.to(device),
             self.entities.to(device),
             self.weight,
-            self.competing.to(device) if self.competing else None,
+            self.sampled.to(device) if self.sampled else None,
         )
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How path entities are hidden from what follows them (§3.2)."""
+    """How path entities are masked (§3.2)."""
 
     probability: float
-    with_random: bool = False  # a random entity instead of <mask>, as the authors' code does
+    with_random: bool = False  # by a random entity instead of <mask>, as in the authors' code
 
 
 class Batches:
-    """All trees of a training set as batches, the same for the same seed, epoch and position."""
+    """A training set as batches, deterministic by seed, epoch and position."""
 
     def __init__(
         self,
@@ -110,17 +108,17 @@ class Batches:
         nodes: int,
         masking: Masking,
         seed: int,
-        negatives: Negatives | None = None,  # None: all entities compete
+        sampler: NegativeSampler | None = None,  # None: softmax over all entities
     ) -> None:
         self._tries, self._vocab, self._masking, self._seed = tries, vocab, masking, seed
-        self._negatives = negatives
+        self._sampler = sampler
         self._weight, self._end = path_weights(tries.parent, tries.depth, tries.offsets, tries.end)
         self._pieces = cut_pieces(tries.parent, tries.depth, tries.offsets, ROW_TOKENS)
         self._rows_at_once = max(1, nodes // ROW_TOKENS)
-        self.total_weight = float(tries.end.sum(dtype=np.int64))  # sequences
+        self.total_weight = float(tries.end.sum(dtype=np.int64))  # number of paths
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from the given one on."""
+        """The batches of an epoch, starting with number `first`."""
         row_of, num_rows = self._rows(epoch)
         order = np.argsort(row_of, kind="stable")
         starts = np.searchsorted(row_of[order], np.arange(num_rows + 1))
@@ -147,33 +145,33 @@ class Batches:
     ) -> Batch:
         vocab, tries = self._vocab, self._tries
         size = int(np.diff(self._pieces.offsets)[members].sum())
-        hidden = rng.random(size) < self._masking.probability  # (token of the pieces), used for entities only
-        instead = np.full(size, vocab.mask, np.int64)
+        masked = rng.random(size) < self._masking.probability  # (token of the pieces), applies to entities only
+        substitute = np.full(size, vocab.mask, np.int64)
         if self._masking.with_random:
-            instead = rng.integers(0, vocab.num_entities, size)
+            substitute = rng.integers(0, vocab.num_entities, size)
         filled = fill_rows(
             members, rows, num_rows, ROW_TOKENS, self._pieces, tries.queries, tries.token, tries.depth,
-            self._weight, self._end, hidden, instead, vocab.first_relation, vocab.end, vocab.pad,
+            self._weight, self._end, masked, substitute, vocab.first_relation, vocab.end, vocab.pad,
         )  # fmt: skip
-        tokens, places, visible, targets, weights = filled
+        tokens, positions, visible, targets, weights = filled
         of_entity = targets[:, 1] < vocab.num_entities
         entities = _targets(targets[of_entity], weights[of_entity], tokens, vocab)
-        competing = None
-        if self._negatives is not None:
-            competing = self._negatives.draw(entities.token.numpy(), entities.relation.numpy(), rng)
+        sampled = None
+        if self._sampler is not None:
+            sampled = self._sampler.sample(entities.token.numpy(), entities.relation.numpy(), rng)
         return Batch(
             torch.from_numpy(tokens),
-            torch.from_numpy(places),
+            torch.from_numpy(positions),
             torch.from_numpy(visible),
             _targets(targets[~of_entity], weights[~of_entity], tokens, vocab),
             entities,
             weight,
-            competing,
+            sampled,
         )
 
 
 def _targets(targets: Offsets, weights: npt.NDArray[np.float32], tokens: Offsets, vocab: Vocabulary) -> Targets:
-    """From (source, token) pairs in any order."""
+    """Build targets from (source, token) pairs in any order."""
     order = np.argsort(targets[:, 0], kind="stable")
     source, row = np.unique(targets[order, 0], return_inverse=True)
     relation = np.clip(tokens.reshape(-1)[source] - vocab.first_relation, 0, None)

@@ -1,8 +1,7 @@
-"""The model, one token of many hypotheses at a time, with a cache of keys and values.
+"""The decoder: feeds the model one token of many hypotheses at a time, with a cache of keys and values.
 
-Every token is fed once. Hypotheses that share a beginning share its keys and values: each layer has one table of
-them, a row a token, and a hypothesis is the list of its rows. Implements `beam.Decoder`, and knows nothing of how
-hypotheses are chosen.
+Every token is fed once. Hypotheses with the same prefix share its keys and values: each layer has one table with a
+row per token, and a hypothesis is a list of rows. Implements `search.beam.Decoder`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from torch import Tensor
 from squire.model.transformer import Transformer
 
 ROWS_IN_CACHE = 16
-NODES_AT_ONCE = 512  # what a layer makes of so many fits into the processor's cache
+NODES_AT_ONCE = 512  # their activations in a layer fit into the processor's cache
 
 
 class TransformerDecoder:
-    """Searches, one after the other; puts the model into evaluation mode."""
+    """A decoder of the model, which is put into evaluation mode. Each call of `begin` starts a new search."""
 
     def __init__(self, model: Transformer) -> None:
         self._model, self.device = model.eval(), model.embedding.weight.device
@@ -27,9 +26,9 @@ class TransformerDecoder:
 
     def begin(self, heads: Tensor, relations: Tensor) -> Tensor:
         tokens = torch.stack([heads, relations + self._model.vocab.first_relation], 1)  # (query, 2)
-        self._levels: list[Tensor] = []  # for each level (node, token): rows of the tables, the query's first
-        self._tables: list[Tensor] = []  # for each layer (row, 2, head, dim / heads): keys and values
-        self._rows = 0  # that are in use
+        self._levels: list[Tensor] = []  # per level (node, token): rows in the tables, starting with the query's
+        self._tables: list[Tensor] = []  # per layer (row, 2, head, dim / heads): keys and values
+        self._rows = 0  # rows in use
         return self._after_entity(self._feed(0, None, tokens))
 
     def entities(self, level: int, parents: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,10 +43,10 @@ class TransformerDecoder:
         return logits - norm[:, None]
 
     def _logits(self, states: Tensor, classes: slice, relations: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Of these classes, normalised among these if the model is typed, else among all tokens."""
+        """Logits of these classes and their log-normaliser: over these classes if typed, else over all tokens."""
         typed = self._model.config.typed
         logits = self._model.logits(states, classes if typed else slice(None), relations)
-        # A few rows at a time stay in the processor's cache: less than half the time of all at once.
+        # A few rows at a time, which stay in the processor's cache, take less than half the time.
         norm = torch.cat([rows.logsumexp(1) for rows in torch.split(logits, ROWS_IN_CACHE)])
         return logits if typed else logits[:, classes], norm
 
@@ -65,21 +64,21 @@ class TransformerDecoder:
     def _feed_block(self, tokens: Tensor, rows: Tensor) -> Tensor:
         """tokens: (node, token); rows: (node, all its tokens) -> (node, dim)"""
         model, new = self._model, tokens.shape[1]
-        places = torch.arange(rows.shape[1] - new, rows.shape[1], device=self.device)
-        self._make_room(tokens.numel())
-        x = model.embed(tokens, places)
+        positions = torch.arange(rows.shape[1] - new, rows.shape[1], device=self.device)
+        self._reserve(tokens.numel())
+        x = model.embed(tokens, positions)
         for layer, table in zip(model.layers, self._tables, strict=True):
-            x = layer(x, None, partial(self._recall, table, rows))
+            x = layer(x, None, partial(self._cached, table, rows))
         self._rows += tokens.numel()
         return model.states(x[:, -1])
 
-    def _recall(self, table: Tensor, rows: Tensor, own: Tensor) -> Tensor:
-        """Note down the new tokens' keys and values; give those of all tokens of the hypotheses."""
+    def _cached(self, table: Tensor, rows: Tensor, own: Tensor) -> Tensor:
+        """Store the keys and values of the new tokens; return those of all tokens of the hypotheses."""
         table[self._rows : self._rows + own.shape[0] * own.shape[1]].view(own.shape).copy_(own)
         return table[rows]
 
-    def _make_room(self, rows: int) -> None:
-        """Tables for so many more rows, twice as large as before whenever they are full."""
+    def _reserve(self, rows: int) -> None:
+        """Make space for more rows; full tables are doubled."""
         config = self._model.config
         if not self._tables or self._rows + rows > len(self._tables[0]):
             size = (max(2 * self._rows, self._rows + rows), 2, config.heads, config.dim // config.heads)

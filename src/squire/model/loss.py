@@ -1,15 +1,15 @@
-"""The loss of the paper (§3.2, Eq. 4) on prefix trees: soft targets, label smoothing, no full-size copies.
+"""The loss of the paper (§3.2, Eq. 4) on prefix trees, with label smoothing, without dense targets.
 
 Eq. 4 gives the target the weight ε and spreads 1 − ε over the other classes. Summed over all paths through a
-token, with q the weights of what follows it and W their sum, that is
+token, where q are the weights of the tokens that follow it and W is their sum, this is
 
     W · logsumexp(z) − (ε − u) · Σ_t q_t z_t − u · W · Σ_i z_i,      u = (1 − ε) / (classes − 1),
 
-so the smoothing needs no dense targets. If the classes are a sample in which i stands for c_i of them, both sums
+so that smoothing needs no dense targets. If the classes are a sample in which i stands for c_i classes, both sums
 over classes are estimated: Σ_i c_i exp(z_i), whose logarithm is logsumexp(z + log c), and Σ_i c_i z_i.
 
-The gradient is made in the forward pass, a block of rows at a time: never are more than ROWS_AT_ONCE × classes
-logits in memory, and no product is computed twice.
+The gradient is computed in the forward pass, one block of rows at a time: at most ROWS_AT_ONCE × classes logits
+are in memory, and no product is computed twice.
 """
 
 from __future__ import annotations
@@ -20,27 +20,25 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from squire.model.batches import Targets
 from squire.model.prior import Prior
 
 ROWS_AT_ONCE = 256
 
 
 def trie_loss(
-    states: Tensor,  # (source, dim): what predicts
+    states: Tensor,  # (source, dim): the predicting states
     classes: Tensor,  # (class, dim): the embeddings to choose from
-    row: Tensor,  # (target): position in `states`, ascending
-    target: Tensor,  # (target): class
-    weight: Tensor,  # (target)
+    targets: Targets,  # its tokens are numbers of classes
     smoothing: float,  # ε: the target's weight
     prior: Prior | None = None,
-    relations: Tensor | None = None,  # (source): whose prior
-    scale: Tensor | None = None,  # (relation): of the prior, learned
-    counts: Tensor | None = None,  # (class): how many each stands for if they are a sample; 1 for a target
-    num_classes: int | None = None,  # if they are a sample: of how many
+    prior_scale: Tensor | None = None,  # (edge type): learned factor of the prior
+    counts: Tensor | None = None,  # (class): for a sample, how many classes each stands for; 1 for a target
+    num_classes: int | None = None,  # for a sample, the number of all classes
 ) -> Tensor:
     """The summed loss of all targets, a scalar."""
     spread = (1 - smoothing) / ((num_classes or len(classes)) - 1)  # u
-    arguments = (states, classes, scale, row, target, weight, smoothing, spread, prior, relations, counts)
+    arguments = (states, classes, prior_scale, targets, smoothing, spread, prior, counts)
     loss: Tensor = _TrieLoss.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
 
@@ -52,28 +50,27 @@ class _TrieLoss(torch.autograd.Function):
         states: Tensor,
         classes: Tensor,
         scale: Tensor | None,
-        row: Tensor,
-        target: Tensor,
-        weight: Tensor,
+        targets: Targets,
         smoothing: float,
         spread: float,
         prior: Prior | None,
-        relations: Tensor | None,
         counts: Tensor | None,
     ) -> Tensor:
-        total = torch.zeros(len(states), dtype=states.dtype, device=states.device).index_add_(0, row, weight)  # W
+        row, relations = targets.row, targets.relation
+        weights = torch.zeros(len(states), dtype=states.dtype, device=states.device)
+        total = weights.index_add_(0, row, targets.weight)  # W
         firsts = torch.arange(0, len(states) + ROWS_AT_ONCE, ROWS_AT_ONCE, device=row.device)
         bounds: list[int] = torch.searchsorted(row, firsts).tolist()
         to_states, to_classes = torch.empty_like(states), torch.zeros_like(classes)
         to_scale = None if scale is None else torch.zeros_like(scale)
-        room = states.new_empty(min(ROWS_AT_ONCE, len(states)), len(classes))  # fresh pages are slow
+        buffer = states.new_empty(min(ROWS_AT_ONCE, len(states)), len(classes))  # reused: new pages are slow
         loss = states.new_zeros((), dtype=torch.float64)
         for block, first in enumerate(range(0, len(states), ROWS_AT_ONCE)):
             rows = slice(first, first + ROWS_AT_ONCE)
             own = slice(bounds[block], bounds[block + 1])
-            at, to, w = row[own] - first, target[own], weight[own]
-            logits = torch.mm(states[rows], classes.T, out=room[: len(states) - first])  # (row, class)
-            if prior is not None and relations is not None and scale is not None:
+            at, to, w = row[own] - first, targets.token[own], targets.weight[own]
+            logits = torch.mm(states[rows], classes.T, out=buffer[: len(states) - first])  # (row, class)
+            if prior is not None and scale is not None:
                 p_row, p_class, p_value = prior.entries(relations[rows])
                 p_scaled = p_value * scale[relations[rows][p_row]]
                 logits.index_put_((p_row, p_class), p_scaled, accumulate=True)
@@ -84,7 +81,7 @@ class _TrieLoss(torch.autograd.Function):
             highest = logits.amax(1)  # (row)
             partition = logits.sub_(highest[:, None]).exp_().sum(1)
             loss += (total[rows] * (highest + partition.log())).sum()
-            # From here on `logits` holds the gradient: W · (p − u · c), less (ε − u) · q at the targets.
+            # From here on `logits` holds the gradient: W · (p − u · c), minus (ε − u) · q at the targets.
             logits.mul_((total[rows] / partition)[:, None])
             if counts is None:
                 logits.sub_(spread * total[rows][:, None])
@@ -93,7 +90,7 @@ class _TrieLoss(torch.autograd.Function):
             logits.index_put_((at, to), -(smoothing - spread) * w, accumulate=True)
             torch.mm(logits, classes, out=to_states[rows])
             to_classes.addmm_(logits.T, states[rows])
-            if prior is not None and relations is not None and to_scale is not None:
+            if prior is not None and to_scale is not None:
                 to_scale.index_add_(0, relations[rows][p_row], logits[p_row, p_class] * p_value)
         ctx.save_for_backward(to_states, to_classes, to_scale)
         return loss.to(states.dtype)
@@ -103,4 +100,4 @@ class _TrieLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         to_states, to_classes, to_scale = ctx.saved_tensors
         scaled = None if to_scale is None else to_scale * gradient
-        return to_states * gradient, to_classes * gradient, scaled, *[None] * 8
+        return to_states * gradient, to_classes * gradient, scaled, *[None] * 5

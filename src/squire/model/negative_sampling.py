@@ -1,12 +1,12 @@
-"""Which entities compete where there are too many for all: drawn once a batch, for every row of it.
+"""Negative sampling of entities, once per batch, for graphs with too many entities for a full softmax.
 
-An entity drawn with chance π counts 1/π times (Horvitz and Thompson 1952), so any sum over the drawn ones is an
-unbiased estimate of the sum over all: of both that Eq. 4 has, Σ exp(z) and Σ z. The batch's own targets have
-chance 1, and so has everybody as the number drawn grows to that of all entities: then the sums are exact.
+An entity sampled with probability π counts 1/π times (Horvitz and Thompson 1952), so that any sum over the sample
+is an unbiased estimate of the sum over all entities: of both sums in Eq. 4, Σ exp(z) and Σ z. The targets of the
+batch have probability 1. As the sample grows to the number of entities, so have all, and the sums become exact.
 
-Half of the chance is spread evenly, half over the tails of the batch's relations by how often they are tails. With
-even chances the few tails of a rare relation, who have nearly all of its probability, would hardly ever be among
-the drawn (figures: docs/LOG.md). Knows ids and counts, nothing of tokens, models or the loss.
+Half of the probability is spread evenly, the other half over the tails of the batch's relations by their
+frequency. With even probabilities the few tails of a rare relation, which have almost all of its probability,
+would hardly ever be sampled (figures: docs/LOG.md).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Competing:
-    """The entities that stand for all of them in a step."""
+class SampledEntities:
+    """The entities that stand for all entities in a step."""
 
-    entities: torch.Tensor  # (class): ascending; every target of the batch is one
-    counts: torch.Tensor  # (class): how many each stands for, itself included
+    entities: torch.Tensor  # (class): ascending, including every target of the batch
+    counts: torch.Tensor  # (class): how many entities each stands for, itself included
 
-    def to(self, device: torch.device) -> Competing:
-        return Competing(self.entities.to(device), self.counts.to(device))
+    def to(self, device: torch.device) -> SampledEntities:
+        return SampledEntities(self.entities.to(device), self.counts.to(device))
 
 
-class Negatives:
-    """Draws the competing entities of a batch."""
+class NegativeSampler:
+    """Samples the entities of a batch."""
 
     def __init__(self, adjacency: Adjacency, number: int) -> None:
         self._size, self._number = adjacency.num_entities, number
@@ -44,33 +44,34 @@ class Negatives:
         self._shares = counts / np.repeat(totals, np.diff(self._offsets))  # (entry): of its relation's facts
 
     @classmethod
-    def from_adjacency(cls, adjacency: Adjacency, number: int) -> Negatives | None:
-        """None where all entities compete: nothing is to be drawn, or as many as there are."""
+    def from_adjacency(cls, adjacency: Adjacency, number: int) -> NegativeSampler | None:
+        """None if all entities are used: with `number` 0, or if the graph has no more entities."""
         return cls(adjacency, number) if 0 < number < adjacency.num_entities else None
 
-    def draw(self, targets: Offsets, relations: Offsets, rng: np.random.Generator) -> Competing:
-        """For a batch with these targets, each after one of these edge relations; repeats do not matter.
+    def sample(self, targets: Offsets, relations: Offsets, rng: np.random.Generator) -> SampledEntities:
+        """The sample for a batch with these targets and the edge types before them; repeats do not matter.
 
-        Time and memory are those of some columns of numbers, one an entity: the batch's rows do not multiply them.
+        Time and memory are a few numbers per entity, whatever the number of rows in the batch.
         """
-        chances = chances_of(self.weights(targets, relations), self._number)
-        chances[targets] = 1.0
-        drawn = np.flatnonzero(rng.random(self._size) < chances)
-        return Competing(torch.from_numpy(drawn), torch.from_numpy((1 / chances[drawn]).astype(np.float32)))
+        probability = inclusion_probability(self.weights(targets, relations), self._number)
+        probability[targets] = 1.0
+        drawn = np.flatnonzero(rng.random(self._size) < probability)
+        counts = (1 / probability[drawn]).astype(np.float32)
+        return SampledEntities(torch.from_numpy(drawn), torch.from_numpy(counts))
 
     def weights(self, targets: Offsets, relations: Offsets) -> Reals:
-        """What the chances of being drawn are in proportion to: 0 for targets, who need not be drawn.  (entity)"""
+        """The sampling weights: 0 for targets, which are always included.  (entity)"""
         weights = np.full(self._size, 1 / self._size)
         distinct = np.unique(relations)
-        for relation in distinct:  # equally: the rarest needs its tails as much as the most frequent one
+        for relation in distinct:  # equally: a rare relation needs its tails as much as a frequent one
             own = slice(self._offsets[relation], self._offsets[relation + 1])
             weights[self._tails[own]] += self._shares[own] / len(distinct)
         weights[targets] = 0.0
         return weights
 
 
-def chances_of(weights: Reals, number: int) -> Reals:
-    """Chances in proportion to the weights but for those that would be above 1; they add up to `number`."""
+def inclusion_probability(weights: Reals, number: int) -> Reals:
+    """Probabilities that are proportional to the weights, but at most 1, and sum to `number`."""
     if number >= np.count_nonzero(weights):
         return (weights > 0).astype(np.float64)
     certain = np.zeros(len(weights), np.bool_)

@@ -1,8 +1,8 @@
-"""Everything that can be set about a run, and the recipes that set it: commented TOML, in the package or a user's.
+"""All settings of a run, and the recipes that set them: commented TOML files, from the package or a user.
 
-A recipe has four sections. Each is a frozen dataclass that checks itself, so a wrong value is refused by its key
-before any work begins, wherever it came from: a file, `--set`, a run folder, or Python. This module knows neither
-torch nor the graph; what a value does is the business of whoever reads it.
+A recipe has four sections. Each is a frozen dataclass that checks itself, so that a wrong value is rejected, with
+its key, before any work begins, wherever it came from: a file, an override, a run folder, or Python. This module
+does not import torch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from rapidfuzz import fuzz, process
 
+from squire.core.files import replacing
+from squire.core.run_files import BEST, GRAPH, LAST, RECIPE
 from squire.errors import SettingError, UnknownName
+from squire.graph.graph import Graph
+from squire.graph.statistics import Stats
 from squire.paths.sampling import MAX_HOPS
-
-if TYPE_CHECKING:
-    from squire.graph.statistics import Stats
 
 SUFFIX = ".toml"
 
@@ -31,7 +32,7 @@ SUFFIX = ".toml"
 
 @dataclass(frozen=True)
 class _Section:
-    """A table of a recipe: checks the types of its keys, then what they say."""
+    """A section of a recipe, which checks the types of its keys and then their values."""
 
     section: ClassVar[str]
 
@@ -43,7 +44,7 @@ class _Section:
         self._check()
 
     def _check(self) -> None:
-        """Raise for values that make no sense."""
+        """Raise a SettingError for a value out of range."""
 
     def _expect(self, key: str, holds: bool, expected: str) -> None:
         if not holds:
@@ -60,20 +61,20 @@ class _Section:
 
 @dataclass(frozen=True)
 class PathConfig(_Section):
-    """Which evidence paths to learn from (§3.2, §3.3, Appendix A)."""
+    """The evidence paths to learn from (§3.2, §3.3, Appendix A)."""
 
     section: ClassVar[str] = "paths"
 
     rules: bool = True
-    """Rule-enhanced learning: paths along mined rules come first, random ones fill up."""
+    """Rule-enhanced learning: sample paths along mined rules first, then random ones."""
     min_confidence: float = 0.01
-    """Rules below this confidence are not walked."""
+    """Ignore rules below this confidence."""
     hops: int = 3
-    """N, the longest path."""
+    """N, the maximum path length."""
     per_triple: int = 6
-    """Paths to draw for each fact and its inverse."""
+    """Paths to sample for each fact and for its inverse."""
     edge_weight: int = 6
-    """How many paths a fact counts as that has none but its own edge. The paper: as many as any other."""
+    """The weight, in paths, of a fact that has no path but its own edge. The paper: as many as any other fact."""
 
     def _check(self) -> None:
         self._expect_share("min_confidence")
@@ -84,40 +85,41 @@ class PathConfig(_Section):
 
 @dataclass(frozen=True)
 class ModelConfig(_Section):
-    """The transformer (§3.2, Appendix A). The sizes are the paper's, the switches ours."""
+    """The transformer (§3.2, Appendix A). Default sizes are the paper's; the switches are ours."""
 
     section: ClassVar[str] = "model"
 
     layers: int = 6
     """Encoder layers."""
     dim: int = 256
-    """d, the width of an embedding and of every layer."""
+    """d, the size of embeddings and of every layer."""
     feedforward: int = 512
-    """Width inside the feed-forward part of a layer."""
+    """Hidden size of the feed-forward network in a layer."""
     heads: int = 4
-    """Attention heads; each sees dim / heads numbers."""
+    """Attention heads, each of size dim / heads."""
     dropout: float = 0.1
-    """Share of values dropped in every layer."""
+    """Dropout probability in every layer."""
     input_dropout: float = 0.0
-    """Share dropped from the embeddings that enter the first layer."""
+    """Dropout probability of the input embeddings."""
     output_dropout: float = 0.0
-    """Share dropped from what meets the embeddings again at the output."""
+    """Dropout probability of the output states, before they are compared with the embeddings."""
     typed: bool = True
-    """Only relations or the end after an entity, only entities after a relation; the paper: any token, always."""
+    """Predict only relations or the end after an entity, only entities after a relation. The paper: any token."""
     prior: bool = True
-    """Entity scores start from how often each entity is the tail of the relation; the paper: from nothing."""
+    """Initialise entity scores from how often each entity is a tail of the relation. The paper: no prior."""
     norm_first: bool = True
-    """Normalise before each part of a layer, not after it, as the paper does."""
+    """Apply layer normalisation before each part of a layer (pre-norm). The paper: after it."""
     activation: Literal["relu", "gelu"] = "gelu"
-    """Inside the feed-forward part of a layer; the paper: relu."""
+    """Activation of the feed-forward network. The paper: relu."""
     max_hops: int = 3
-    """Longest path that there are positions for."""
+    """Longest path that the model has position embeddings for."""
 
     def _check(self) -> None:
         self._expect_positive("layers", "dim", "feedforward", "heads")
         if self.dim % self.heads:
             raise SettingError(
-                f"model.dim is {self.dim}, no multiple of model.heads, which is {self.heads}: change one of them."
+                f"model.dim is {self.dim}, which is not a multiple of model.heads ({self.heads}): change "
+                "one of them."
             )
         for key in ("dropout", "input_dropout", "output_dropout"):
             self._expect(key, 0 <= getattr(self, key) < 1, "a share from 0 to less than 1")
@@ -131,39 +133,39 @@ class TrainConfig(_Section):
     section: ClassVar[str] = "train"
 
     epochs: int = 30
-    """Passes over the paths: n of Algorithm 1. With `iterate`, iteration k = 2 … N adds n / k more, at least 1."""
+    """Passes over the paths: n in Algorithm 1. With `iterate`, iteration k = 2 … N adds n / k more, at least 1."""
     learning_rate: float = 5e-4
-    """Peak of the schedule."""
+    """Peak learning rate of the schedule."""
     smoothing: float = 0.8
-    """The paper's ε: the weight of the target; the rest is spread over all other tokens. 1 is no smoothing."""
+    """Label smoothing, the paper's ε: the weight of the target; all other tokens share the rest. 1 is none."""
     mask_probability: float = 0.15
-    """The paper's p: share of the entities in a path that are hidden from what follows, and not learned from."""
+    """The paper's p: the probability that a path entity is masked, and excluded from the loss."""
     mask_with: Literal["mask", "random"] = "mask"
-    """What hides them: <mask> as in the paper, or a random entity as in the authors' code."""
+    """What replaces a masked entity: <mask> as in the paper, or a random entity as in the authors' code."""
     warmup: float = 0.1
-    """The paper's α: share of the steps in which the learning rate rises to its peak; then it falls to 0."""
+    """The paper's α: the share of steps in which the learning rate rises to its peak, before it falls to 0."""
     clip: float = 1.0
-    """Largest norm of the gradient; a larger one is scaled down to it. 0 is no limit."""
+    """Maximum gradient norm; larger gradients are scaled down. 0 is no limit."""
     weight_decay: float = 0.0
-    """Pull of the weights towards 0, apart from the gradient (AdamW)."""
+    """Weight decay of AdamW."""
     batch_nodes: int = 2048
-    """Nodes of prefix trees in a step, at most: the batch size, and the memory."""
+    """Maximum number of prefix-tree nodes in a step: the batch size, which also determines the memory used."""
     sampled_entities: int = 0
-    """How many entities are drawn to compete with a step's targets; 0: all compete, as where there are no more."""
+    """Entities sampled as negatives in each step; with 0, or if the graph has no more, all entities are used."""
     seed: int = 0
-    """Decides the paths, the first weights, the order, the masks and the dropout."""
+    """Random seed of the paths, the initial weights, the order of batches, the masks and the dropout."""
     valid_queries: int = 500
-    """Questions of valid that are asked after each epoch, to keep the best weights; always the same ones."""
+    """Queries of valid that are evaluated after each epoch to select the best weights; always the same ones."""
     valid_beam: int = 32
-    """Paths kept at each step for them: fewer than for real questions, since it is done so often."""
+    """Beam width for them; smaller than `decode.beam`, since it runs after every epoch."""
     iterate: bool = False
-    """Iterative training (Algorithm 1): add paths that begin with the model's own first hops."""
+    """Iterative training (Algorithm 1): add paths that start with first hops predicted by the model."""
     iterate_learning_rate: float = 0.2
-    """From the second iteration on, the peak is this share of `learning_rate`; the authors' code: a fifth."""
+    """From the second iteration on, the peak is this share of `learning_rate`. The authors' code: a fifth."""
     iterate_beam: int = 8
-    """Beginnings kept for each query, of which every new path draws one by its probability."""
+    """Beam width for the predicted first hops, of which each new path samples one by its probability."""
     iterate_paths: int = 6
-    """New paths for each fact and its inverse in an iteration; the paper: as many as at first (§3.4)."""
+    """New paths for each fact and its inverse in an iteration. The paper: as many as in the first (§3.4)."""
 
     def _check(self) -> None:
         self._expect_positive("epochs", "batch_nodes", "valid_queries", "valid_beam")
@@ -180,24 +182,24 @@ class TrainConfig(_Section):
 
 @dataclass(frozen=True)
 class DecodeConfig(_Section):
-    """How answers are found with the trained model."""
+    """How the trained model is searched for answers."""
 
     section: ClassVar[str] = "decode"
 
     beam: int = 256
-    """Paths kept at each step of the beam search."""
+    """Beam width: hypotheses kept at each step of the beam search."""
     aggregate: Literal["sum", "max"] = "sum"
-    """An answer's score: all its paths together (the paper's self-consistency), or its best one."""
+    """The score of an answer: the sum over all its paths (the paper's self-consistency), or its best path."""
     prune: float = 0.0
-    """Drop paths less than this share as probable as the tenth new answer by the queried edge alone, which cannot
-    change the answers that people look at. Of `sum` only; the paper: none."""
+    """Drop paths whose probability is below this share of that of the tenth new answer by the queried edge alone;
+    such paths hardly change the first answers. Only with `sum`. The paper: 0, no pruning."""
     known_share: float = 0.9
-    """With this probability a step goes where known edges lead, if there are any; else where the model infers. So
-    the graph need not be learned by heart to be walked. The paper: 0, the model alone (docs/LOG.md)."""
+    """Guided search: the probability that a step follows a known edge where there is one. The model then need not
+    memorise the graph in order to follow its edges. The paper: 0, the model alone (docs/LOG.md)."""
     edge_ends: bool = True
-    """Is the queried edge itself always a whole path? The paper: no, the model may think that it leads on. Ours:
-    yes, since whoever walks the queried relation has answered; a model that knows its facts by heart ends at these
-    and nowhere else (docs/LOG.md). And it is shown as evidence only where no other path leads to the answer."""
+    """A path that consists of the queried edge always ends there, since it has already answered the query. It is
+    shown as evidence only if no other path leads to the answer. The paper: no, the model may continue; a model
+    that has memorised its facts then ends at these and nowhere else (docs/LOG.md)."""
 
     def _check(self) -> None:
         self._expect_positive("beam")
@@ -217,9 +219,9 @@ class Recipe:
     """All settings of a run."""
 
     name: str = "custom"
-    """Of the package's recipe, or of the user's file."""
+    """The name of a built-in recipe, or of the user's file."""
     about: str = ""
-    """For whom it is, in a sentence."""
+    """One sentence on what it is for."""
     paths: PathConfig = field(default_factory=PathConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -235,17 +237,17 @@ class Recipe:
             )
         if self.train.sampled_entities and not self.model.typed:
             raise SettingError(
-                f"train.sampled_entities is {self.train.sampled_entities}, but model.typed is false, so not only "
-                "entities compete: set train.sampled_entities to 0 or model.typed to true."
+                f"train.sampled_entities is {self.train.sampled_entities}, but model.typed is false, so that "
+                "every token is predicted: set train.sampled_entities to 0 or model.typed to true."
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """As tables of plain values, for JSON."""
+        """Nested dictionaries of plain values, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], source: str = "recipe") -> Recipe:
-        """Inverse of `to_dict`; a key left out has its default. Complaints name the source."""
+        """Inverse of `to_dict`; missing keys get their defaults, and errors name the `source`."""
         parts: dict[str, Any] = {}
         try:
             for key, value in content.items():
@@ -267,35 +269,35 @@ class Recipe:
 
 
 def recipe_names() -> list[str]:
-    """The recipes in the package, sorted."""
+    """Names of the built-in recipes, sorted."""
     return sorted(file.name.removesuffix(SUFFIX) for file in _folder().iterdir() if file.name.endswith(SUFFIX))
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe of the package by its name, else a TOML file; then each of `overrides`, as `train.epochs=3`."""
-    known = recipe_names()
-    if isinstance(name_or_path, str) and name_or_path in known:
+    """Load a built-in recipe by name, or a TOML file, and apply `overrides` such as `train.epochs=3`."""
+    names = recipe_names()
+    if isinstance(name_or_path, str) and name_or_path in names:
         name, source = name_or_path, f"recipe {name_or_path}"
         content = _parsed((_folder() / (name + SUFFIX)).read_bytes(), source)
     elif Path(name_or_path).is_file() or Path(name_or_path).suffix == SUFFIX or isinstance(name_or_path, Path):
         name, source = Path(name_or_path).stem, str(name_or_path)
         content = _parsed(_file_bytes(Path(name_or_path)), source)
     else:
-        raise UnknownName("recipe", name_or_path, _nearest(name_or_path, dict(zip(known, known, strict=True))))
+        raise UnknownName("recipe", name_or_path, _nearest(name_or_path, {name: name for name in names}))
     for override in overrides:
         _override(content, override)
-        source += f" --set {override}"
+        source += f", {override}"
     return Recipe.from_dict({"name": name, **content}, source)
 
 
 def recipe_for(stats: Stats) -> str:
-    """The recipe that `auto` chooses for a graph of these figures.
+    """The name of the recipe that `auto` chooses for a graph.
 
-    - `small` below 20,000 facts: a large model would learn them by heart. NELL23K, at 25,000, is above it.
-    - `large` from 500,000 facts or 200,000 entities: the paper's two large graphs (640,000 and 1,010,000 facts),
-      where six paths a fact or a softmax over all entities cost more than they give.
-    - `sparse` below 5 facts a head: the paper's sparse graphs have 1.1 and 4.1, NELL995 1.9.
-    - `dense` for the rest: FB15K237 has 18.7.
+    - `small` below 20,000 facts: a large model would memorise them. NELL23K, with 25,000, is above this.
+    - `large` from 500,000 facts or 200,000 entities, like the paper's two large graphs (640,000 and 1,010,000
+      facts), where six paths per fact, or a softmax over all entities, cost more than they gain.
+    - `sparse` below 5 facts per head: the paper's sparse graphs have 1.1 and 4.1, NELL995 1.9.
+    - `dense` otherwise: FB15K237 has 18.7.
     """
     if stats.facts < 20_000:
         return "small"
@@ -313,14 +315,13 @@ def _file_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SettingError(
-            f"{path}: cannot be read ({error.strerror}). To do: give a TOML file, or one of "
-            f"{', '.join(recipe_names())}."
+            f"{path}: cannot be read ({error.strerror}). Give a TOML file, or one of {', '.join(recipe_names())}."
         ) from None
 
 
 def _parsed(content: bytes, source: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(content.decode("utf-8-sig"))  # Windows editors may put a mark before the text
+        return tomllib.loads(content.decode("utf-8-sig"))  # Windows editors may add a byte order mark
     except ValueError as error:
         raise SettingError(f"{source}: not a TOML file ({error}).") from None
 
@@ -329,24 +330,52 @@ def _override(content: dict[str, Any], override: str) -> None:
     """Apply one `section.key=value`."""
     key, equals, text = (part.strip() for part in override.partition("="))
     if not equals or not text:
-        raise SettingError(f"--set {override}: expected key=value, as in --set train.epochs=3.")
+        raise SettingError(f"{override!r}: expected key=value, for example train.epochs=3.")
     try:
         _check_known([key])
     except SettingError as error:
-        raise SettingError(f"--set {override}: {error}") from None
+        raise SettingError(f"{override}: {error}") from None
     section, _, inner = key.partition(".")
     table = content.setdefault(section, {})
-    if isinstance(table, dict):  # what else it may be is refused with the rest of the file
+    if isinstance(table, dict):  # anything else is rejected together with the rest of the file
         table[inner] = _value(text)
 
 
 def _value(text: str) -> object:
-    """A TOML value; a word without quotes is text, since a shell takes the quotes away."""
+    """Parse a TOML value; a bare word is text, since a shell removes quotes."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
     return parsed["value"] if len(parsed) == 1 else text
+
+
+# ------------------------------------------------------------------------------------------------- run folders
+
+
+def save_settings(folder: Path, graph: Graph, recipe: Recipe) -> None:
+    """Write the graph and the recipe of a new run into its folder."""
+    graph.save(folder / GRAPH)
+    with replacing(folder / RECIPE) as temporary:
+        temporary.write_text(json.dumps(recipe.to_dict(), indent=1), encoding="utf-8")
+
+
+def load_settings(folder: Path) -> tuple[Graph, Recipe]:
+    """Read the graph and the recipe of a run."""
+    if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
+        raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+    try:
+        recipe = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
+    except ValueError as error:  # includes invalid UTF-8
+        raise SettingError(
+            f"{folder / RECIPE}: not JSON ({error}). Restore it from a copy, or train again."
+        ) from None
+    return Graph.load(folder / GRAPH), Recipe.from_dict(recipe, str(folder / RECIPE))
+
+
+def has_model(folder: Path) -> bool:
+    """Whether a run folder contains a trained model."""
+    return any(any(folder.glob(f"{name}*.safetensors")) for name in (BEST, LAST))
 
 
 # ------------------------------------------------------------------------------------------------- checks
@@ -359,7 +388,7 @@ def _check_known(keys: Iterable[str]) -> None:
 
 
 def _unknown_key(key: str) -> SettingError:
-    """Its words: the keys that end like it, in whatever section, else the section it may mean."""
+    """The error for an unknown key, with the nearest keys of any section, or else the nearest section."""
     section, _, last = key.rpartition(".")
     by_last = {known: known.rpartition(".")[2] for known in KEYS}
     exact = [known for known, end in by_last.items() if end == last]
@@ -369,13 +398,13 @@ def _unknown_key(key: str) -> SettingError:
 
 
 def _nearest(name: str, known: Mapping[str, str]) -> list[str]:
-    """Of the known names, those whose text is most like this one."""
+    """The keys of `known` whose values are most similar to `name`, at most three."""
     found = process.extract(name.casefold(), known, scorer=fuzz.WRatio, limit=3, score_cutoff=70)
     return [match for _, _, match in found]
 
 
 def _typed(key: str, value: object, kind: Any) -> object:
-    """The value, a whole number made a float where one is due; anything else must be of its kind."""
+    """Check the type of a value; an int is converted where a float is expected."""
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             words = " or ".join(_shown(choice) for choice in get_args(kind))
@@ -383,12 +412,12 @@ def _typed(key: str, value: object, kind: Any) -> object:
         return value
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not kind:  # not isinstance: true is no number
+    if type(value) is not kind:  # not isinstance: a bool is an int
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
         raise SettingError(f"{key} is {_shown(value)}: expected {words}.")
     return value
 
 
 def _shown(value: object) -> str:
-    """As it is written in TOML."""
+    """The value as it is written in TOML."""
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -2,15 +2,15 @@
 
     p(· | q, τ_<k) = Softmax( MLP( Enc(h, r, τ_<k) ) · E )
 
-An encoder in which the query is seen by all and a path token sees the query and the tokens before it; in a row of
-prefix trees, its ancestors (`visible`). Knows tokens and tensors, nothing of graphs, paths or files.
+An encoder in which all tokens attend to the query, and a path token also to the tokens before it; in a row of
+prefix trees these are its ancestors (`visible`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,27 +23,27 @@ from squire.model.recipe import ModelConfig
 from squire.model.vocabulary import Vocabulary
 
 MASKED_OUT = -1e9
-Recall = Callable[[Tensor], Tensor]  # (row, column, 2, head, dim / heads) both
+Cache = Callable[[Tensor], Tensor]  # new keys and values -> all: (row, column, 2, head, dim / heads) both
 
 
 class Dropout(nn.Module):
-    """Dropout that draws 16 bits an element: PyTorch's own took a fifth of a training step on a CPU."""
+    """Dropout that draws 16 bits per element, since PyTorch's took a fifth of a training step on a CPU."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
-        self.drop_below = round(probability * 2**16)  # of 2**16: the probability to five digits
+        self.drop_below = round(probability * 2**16)  # out of 2**16, which gives five digits
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.drop_below == 0:
             return x
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
         kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= self.drop_below - 2**15
-        # Bytes become floats three times as fast as truth values do.
+        # Converting bytes to floats is three times as fast as converting booleans.
         return x * kept.view(torch.uint8).to(x.dtype).mul_(2**16 / (2**16 - self.drop_below))
 
 
 class Layer(nn.Module):
-    """One encoder layer: attention among visible tokens, then a feed-forward network, each with a residual."""
+    """An encoder layer: attention to visible tokens, then a feed-forward network, each with a residual."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -56,25 +56,24 @@ class Layer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.activation: nn.Module = nn.GELU() if config.activation == "gelu" else nn.ReLU()
 
-    def forward(self, x: Tensor, bias: Tensor | None, recall: Recall | None = None) -> Tensor:
-        """One layer up.
+    def forward(self, x: Tensor, bias: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """x: (row, column, dim); bias: (row, 1, column, column), very negative where the second is not visible.
 
-        x: (row, column, dim); bias: (row, 1, column, column), very negative where the second is not visible;
-        `recall` is given the keys and values of x, and gives all that x may see, with those of earlier calls.
+        `cache` takes the keys and values of x, and returns those of all tokens that x attends to.
         """
         if self.norm_first:
-            x = x + self.dropout(self.attend(self.norm_attention(x), bias, recall))
+            x = x + self.dropout(self.attend(self.norm_attention(x), bias, cache))
             out: Tensor = x + self.dropout(self.transform(self.norm_feedforward(x)))
         else:
-            x = self.norm_attention(x + self.dropout(self.attend(x, bias, recall)))
+            x = self.norm_attention(x + self.dropout(self.attend(x, bias, cache)))
             out = self.norm_feedforward(x + self.dropout(self.transform(x)))
         return out
 
-    def attend(self, x: Tensor, bias: Tensor | None, recall: Recall | None) -> Tensor:
+    def attend(self, x: Tensor, bias: Tensor | None, cache: Cache | None) -> Tensor:
         rows, columns, dim = x.shape
         qkv = self.to_qkv(x).view(rows, columns, 3, self.heads, dim // self.heads)
         q, own = qkv.split([1, 2], dim=2)  # slices would each have a gradient as large as qkv
-        k, v = (recall(own) if recall else own).permute(2, 0, 3, 1, 4)  # (row, head, column, dim / heads) each
+        k, v = (cache(own) if cache else own).permute(2, 0, 3, 1, 4)  # (row, head, column, dim / heads) each
         seen = F.scaled_dot_product_attention(q.squeeze(2).transpose(1, 2), k, v, attn_mask=bias)
         out: Tensor = self.from_heads(seen.transpose(1, 2).reshape(rows, columns, dim))
         return out
@@ -85,13 +84,13 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Enc, MLP and E. Which of the classes can come next is decided by who asks (`vocab.after_…`)."""
+    """Enc, MLP and E. Callers choose the classes that can come next (`vocab.after_…`)."""
 
     def __init__(self, vocab: Vocabulary, config: ModelConfig, prior: Prior | None = None) -> None:
         super().__init__()
         self.vocab, self.config, self.prior = vocab, config, prior
         self.embedding = nn.Embedding(len(vocab), config.dim)  # E, tied: input and output
-        self.places = nn.Embedding(2 + 2 * config.max_hops, config.dim)  # h, r, then the depth in the path
+        self.positions = nn.Embedding(2 + 2 * config.max_hops, config.dim)  # h, r, then the depth in the path
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(config.dim) if config.norm_first else nn.Identity()
         self.mlp = nn.Sequential(nn.Linear(config.dim, config.dim), nn.ReLU(), nn.Linear(config.dim, config.dim))
@@ -100,44 +99,44 @@ class Transformer(nn.Module):
             nn.Dropout(config.output_dropout),
         )
         self.prior_scale = nn.Parameter(torch.ones(2 * vocab.num_relations)) if prior is not None else None
-        # Logits are products of two such vectors: with unit rows they would start far apart.
+        # Logits are products of two such vectors; with unit variance they would be too large at first.
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
-        nn.init.normal_(self.places.weight, std=config.dim**-0.5)
+        nn.init.normal_(self.positions.weight, std=config.dim**-0.5)
 
-    def forward(self, tokens: Tensor, places: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, visible: Tensor) -> Tensor:
         """MLP(Enc(·)) of every token.  (row, column) × 2, (row, column, column) -> (row, column, dim)"""
-        return self._encoded(self.embedding(tokens), places, visible)
+        return self._encode(self.embedding(tokens), positions, visible)
 
-    def _encoded(self, embedded: Tensor, places: Tensor, visible: Tensor) -> Tensor:
-        x = self._placed(embedded, places)
+    def _encode(self, embedded: Tensor, positions: Tensor, visible: Tensor) -> Tensor:
+        x = self._with_positions(embedded, positions)
         bias = torch.zeros(visible.shape, dtype=x.dtype, device=x.device).masked_fill_(~visible, MASKED_OUT)
         for layer in self.layers:
             x = layer(x, bias[:, None])
         return self.states(x)
 
-    def embed(self, tokens: Tensor, places: Tensor) -> Tensor:
-        """What enters the first layer.  (…) × 2 -> (…, dim)"""
-        return self._placed(self.embedding(tokens), places)
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The input of the first layer.  (…) × 2 -> (…, dim)"""
+        return self._with_positions(self.embedding(tokens), positions)
 
-    def _placed(self, embedded: Tensor, places: Tensor) -> Tensor:
-        # √dim, as usual where embeddings are tied: small enough to be classes, large enough to be seen.
-        out: Tensor = self.input_dropout(embedded) * self.config.dim**0.5 + self.places(places)
+    def _with_positions(self, embedded: Tensor, positions: Tensor) -> Tensor:
+        # Tied embeddings are usually scaled by √dim: small enough as classes, large enough as input.
+        out: Tensor = self.input_dropout(embedded) * self.config.dim**0.5 + self.positions(positions)
         return out
 
     def states(self, x: Tensor) -> Tensor:
-        """What meets the classes: MLP(·) of what leaves the last layer.  (…, dim) -> (…, dim)"""
+        """The states that are compared with the classes: MLP of the last layer's output.  (…, dim) -> (…, dim)"""
         out: Tensor = self.output_dropout(self.mlp(self.last_norm(x)))
         return out
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What torch moves a module by: the prior goes along. Buffers would be sent among processes each step."""
+        """Move the prior along with the module. As buffers it would be sent between processes in each step."""
         if self.prior is not None:
             self.prior = replace(self.prior, **{name: fn(tensor) for name, tensor in vars(self.prior).items()})
         moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return moved
 
     def logits(self, states: Tensor, classes: slice, relations: Tensor | None = None) -> Tensor:
-        """Scores of some classes; with a prior, `relations` are those that an entity is to follow.
+        """Scores of some classes; with a prior, `relations` are the edge types before the predicted entities.
 
         (state, dim) -> (state, class)
         """
@@ -148,47 +147,45 @@ class Transformer(nn.Module):
         return logits
 
     def loss(self, batch: Batch, smoothing: float) -> Tensor:
-        """The mean loss a path (Eq. 4). Typed: only what can follow competes; else all tokens, as in the paper.
+        """The mean loss per path (Eq. 4): over the possible tokens if typed, else over all, as in the paper.
 
-        If the batch says which entities compete, they stand for all; only for typed models, as Recipe sees to.
+        If the batch has sampled entities (typed models only), these stand for all entities.
         """
         relations, entities, vocab = batch.relations, batch.entities, self.vocab
         after_entity = vocab.after_entity if self.config.typed else slice(None)
         after_relation = vocab.after_relation if self.config.typed else slice(None)
-        table, target, prior, counts, num_entities = self.embedding.weight, entities.token, self.prior, None, None
-        if batch.competing is None:
-            embedded, classes, competing = self.embedding(batch.tokens), table[after_entity], table[after_relation]
+        table, prior, counts, num_entities = self.embedding.weight, self.prior, None, None
+        relations = replace(relations, token=relations.token - (after_entity.start or 0))
+        if batch.sampled is None:
+            embedded = self.embedding(batch.tokens)
+            relation_classes, entity_classes = table[after_entity], table[after_relation]
         else:
-            drawn, counts, num_entities = batch.competing.entities, batch.competing.counts, vocab.num_entities
-            target = torch.searchsorted(drawn, entities.token)
-            prior = self.prior.among(drawn) if self.prior is not None else None
-            # One look-up for all: each has a gradient as large as the table, most of it zeros.
-            after = torch.arange(after_entity.start, after_entity.stop, device=drawn.device)
-            parts = [batch.tokens.flatten(), after, drawn]
+            sample, counts, num_entities = batch.sampled.entities, batch.sampled.counts, vocab.num_entities
+            entities = replace(entities, token=torch.searchsorted(sample, entities.token))
+            prior = self.prior.among(sample) if self.prior is not None else None
+            # A single look-up, since each has a gradient as large as the table, mostly zeros.
+            after = torch.arange(after_entity.start, after_entity.stop, device=sample.device)
+            parts = [batch.tokens.flatten(), after, sample]
             rows = self.embedding(torch.cat(parts)).split([len(part) for part in parts])
-            embedded, classes, competing = rows[0].view(*batch.tokens.shape, -1), rows[1], rows[2]
-        states = self._encoded(embedded, batch.places, batch.visible).flatten(0, 1)  # (row · column, dim)
-        # The layers may run in 16 bits; sums over all entities, and differences of logits, need all 32.
+            embedded, relation_classes, entity_classes = rows[0].view(*batch.tokens.shape, -1), rows[1], rows[2]
+        states = self._encode(embedded, batch.positions, batch.visible).flatten(0, 1)  # (row · column, dim)
+        # The layers may run in 16 bits, but sums over entities and differences of logits need 32.
         with torch.autocast(states.device.type, enabled=False):
             states = states.to(table.dtype)
-            total = trie_loss(
-                states[relations.source],
-                classes,
-                relations.row,
-                relations.token - (after_entity.start or 0),
-                relations.weight,
-                smoothing,
-            ) + trie_loss(
+            total = trie_loss(states[relations.source], relation_classes, relations, smoothing) + trie_loss(
                 states[entities.source],
-                competing,
-                entities.row,
-                target,
-                entities.weight,
+                entity_classes,
+                entities,
                 smoothing,
                 prior,
-                entities.relation,
                 self.prior_scale,
                 counts,
                 num_entities,
             )
         return total / batch.weight
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        """Also load checkpoints from before version 0.2, which called the positions `places`."""
+        if (old := f"{prefix}places.weight") in state_dict:
+            state_dict[f"{prefix}positions.weight"] = state_dict.pop(old)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)

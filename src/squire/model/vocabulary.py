@@ -1,6 +1,6 @@
-"""The token layout: entities | relations and their inverses | specials. Ids below become tokens here and above.
+"""The layout of tokens: entities | relations and their inverses | special tokens.
 
-Entities come first, so an entity's token is its id; a model that scores entities only reads the first rows.
+Entities come first, so that an entity's token is its id, and scores of entities need the first rows only.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens of a graph (the paper's V = |E| + |R| + |S|, §3.2, with inverse relations among R)."""
+    """The tokens of a graph (§3.2: V = |E| + |R| + |S|, where R includes inverse relations)."""
 
     num_entities: int
-    num_relations: int  # of the graph, without inverses
+    num_relations: int  # R, without inverses
 
     @property
     def first_relation(self) -> int:
-        """The token of edge relation 0."""
+        """The token of edge type 0."""
         return self.num_entities
 
     @property
     def end(self) -> int:
-        """<eos>: right after the relations, so that what can follow an entity is one slice."""
+        """<eos>, directly after the relations, so that the tokens after an entity are one slice."""
         return self.num_entities + 2 * self.num_relations
 
     @property
     def mask(self) -> int:
-        """<mask>: stands for an entity that the model may not see."""
+        """<mask>, in place of an entity that the model must not see."""
         return self.end + 1
 
     @property
     def pad(self) -> int:
-        """Fills rows; nothing attends to it."""
+        """Padding of rows; no other token attends to it."""
         return self.end + 2
 
     def __len__(self) -> int:

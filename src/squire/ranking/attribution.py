@@ -1,9 +1,9 @@
 """How much each source of evidence contributed to a score: exact Shapley values.
 
-A source that is absent has the values of a candidate of which it says nothing (`table.absent`). A source's share
-is what it adds to the score, averaged over all orders in which sources may come in; so the shares add up to the
-score minus the score of nothing, and a source that says nothing has none. The context, which all candidates of a
-query have in common, is never absent and has no share.
+An absent source has the features of a candidate for which it has no evidence (`features.absent`). The contribution
+of a source is what it adds to the score, averaged over all orders in which sources can be added. So contributions
+sum to the score minus the score without any evidence, and a source without evidence contributes 0. The context,
+which all candidates of a query share, is always present and has no contribution.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from squire.ranking.table import CONTEXT, SOURCES, Feature, Features, absent
+from squire.ranking.features import CONTEXT, SOURCES, Feature, Features, absent
 
 Floats = npt.NDArray[np.float64]
 Score = Callable[[Features], Floats]  # (candidate, feature) -> (candidate)
 
 
 def contributions(score: Score, features: Features, table: Sequence[Feature]) -> dict[str, Floats]:
-    """The share of each source in the score of each candidate.  source -> (candidate)"""
+    """The contribution of each source to the score of each candidate.  source -> (candidate)"""
     sources = [source for source in SOURCES if source != CONTEXT and any(row.source == source for row in table)]
     columns = {source: [i for i, row in enumerate(table) if row.source == source] for source in sources}
     nothing = absent(features, table)
-    # Who says nothing of anybody has no share, and would double the work.
+    # Sources without evidence for any candidate contribute 0; leaving each out halves the work.
     players = [source for source in sources if (features != nothing)[:, columns[source]].any()]
-    worth: dict[frozenset[str], Floats] = {}
+    values: dict[frozenset[str], Floats] = {}
     for size in range(len(players) + 1):
         for group in combinations(players, size):
             shown = nothing.copy()
             for source in group:
                 shown[:, columns[source]] = features[:, columns[source]]
-            worth[frozenset(group)] = score(shown)
-    shares = {source: np.zeros(len(features)) for source in sources}
-    for group_set, value in worth.items():
-        for source in set(players) - group_set:
-            # Of all orders, so many have exactly this group before the source.
-            weight = 1 / (len(players) * comb(len(players) - 1, len(group_set)))
-            shares[source] += weight * (worth[group_set | {source}] - value)
-    return shares
+            values[frozenset(group)] = score(shown)
+    out = {source: np.zeros(len(features)) for source in sources}
+    for present, value in values.items():
+        for source in set(players) - present:
+            # The share of orders in which exactly this group comes before the source.
+            weight = 1 / (len(players) * comb(len(players) - 1, len(present)))
+            out[source] += weight * (values[present | {source}] - value)
+    return out

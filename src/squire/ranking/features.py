@@ -1,46 +1,122 @@
-"""Candidate answers of a query, and what every source of evidence says of each: arrays, in the order of the table.
+"""Candidate answers of a query and their features: one table, and `CandidateFeatures`, which fills it.
 
-`CandidateFeatures` depends on one graph and one rule set and never sees the right answers. Scores of trained
-models are further columns, given by a `Scorer`.
+A feature belongs to a source of evidence, and users are shown how much each source contributed. Features depend on
+one graph and one rule set, and never on the right answers. Scores of trained models are further columns, provided
+by a `Scorer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from squire.core.parallel import in_order, thread_count
 from squire.core.ragged import offsets_from
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.ranking import _votes as kernels
 from squire.ranking._features import FeatureColumns, Profile, RuleCandidates, Sizes
-from squire.ranking.index import index_of, scratch
-from squire.ranking.table import BEST, COLUMN, FEATURES, LEAST, Feature, Features
-from squire.ranking.words import no_words
+from squire.ranking.index import build_index, new_scratch, no_words
 from squire.rules.application import RuleEngine
 from squire.rules.rules import NONE, Rules
 
-QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
-# What the search on NELL23K's valid used: four of five right answers are among some 110 candidates a query.
-FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120, 120, 60, 60, 60, 20
-ROOM = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 1  # and the head itself
-POWER = 8  # most signatures are alike to some degree; the eighth power leaves those that are really so
-WORDS_POWER = 2  # few names share words at all, so little need be damped; not searched for
-LONG, LONG_CONFIDENCE = (
-    3,
-    0.1,
-)  # longer rules need this smoothed confidence: the same MRR, four times as fast on FB15K237
-OWN_TAILS = 50  # tails of h to which candidates are compared
+Features = npt.NDArray[np.float32]  # (candidate, feature)
+
+# ---------------------------------------------------------------------------------------------------- the table
+
+FREQUENCY, RULES, SIMILAR = "frequency", "rules", "similar entities"
+CONNECTIONS, TAILS, NAMES, PATHS, CONTEXT = "connections", "tail similarity", "names", "paths", "context"
+SOURCES = (FREQUENCY, RULES, SIMILAR, CONNECTIONS, TAILS, NAMES, PATHS, CONTEXT)
+
+LEAST = 1e-6  # added to the probabilities of walks before taking logarithms
+NOWHERE = float(np.log(LEAST))
+BEST_RULES = 10  # rules considered for an answer
+KINDS = ("of one hop", "of two hops", "of three hops", "with two constants", "with one constant")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of the table."""
+
+    name: str
+    source: str
+    sentence: str  # its meaning; h is the query's head, r its relation, t the candidate
+    # The value if the source has no evidence for t: a number, or the name of the column that holds it. None for
+    # context, which is always present.
+    absent: float | str | None = 0.0
+    log: bool = False  # the ranker also sees its logarithm, since differences between small values matter
+
+
+def _rule_features() -> list[Feature]:
+    rows = [
+        ("noisy or of 5", "the probability that one of the 5 best rules for t is right, if they are independent"),
+        ("noisy or of 10", "the same for the 10 best rules"),
+        *((f"rule {i}", f"smoothed confidence of the best rule number {i}") for i in range(1, 6)),
+        ("rules", f"number of rules that predict t, at most {BEST_RULES}"),
+        ("sum of confidences", f"sum of the smoothed confidences of the {BEST_RULES} best rules"),
+        *((f"best {kind}", f"smoothed confidence of the best rule {kind}") for kind in KINDS),
+        *((f"rules {kind}", f"how many of the {BEST_RULES} best rules are {kind}") for kind in KINDS),
+    ]
+    return [Feature(name, RULES, sentence, log=True) for name, sentence in rows]
+
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("log frequency", FREQUENCY, "log of 1 + how often t is a tail of r"),
+    Feature("frequency rank", FREQUENCY, "log of 1 + how many entities are more often a tail of r", "tails of r"),
+    Feature("frequency", FREQUENCY, "share of t among the tails of r", log=True),
+    Feature("degree", FREQUENCY, "log of 1 + the number of edges of t"),
+    *_rule_features(),
+    Feature("vote", SIMILAR, "entities that share neighbours with h vote for their tails of r", log=True),
+    Feature("vote share", SIMILAR, "the share of t in this vote", log=True),
+    Feature("vote of 20", SIMILAR, "the share of t in the vote of the 20 most similar entities", log=True),
+    Feature("signature vote", SIMILAR, "the share of t in the vote of entities with similar relations", log=True),
+    Feature("edges", CONNECTIONS, "number of edges between h and t"),
+    Feature("two steps", CONNECTIONS, "log probability that a random walk of two steps from h ends at t", NOWHERE),
+    Feature("three steps", CONNECTIONS, "the same for three steps", NOWHERE),
+    Feature("itself", CONNECTIONS, "1 if t is h"),
+    Feature("loops", CONNECTIONS, "if t is h, the share of the facts of r that link an entity to itself"),
+    Feature("like tails", TAILS, "mean similarity of t, by neighbours, to the tails of r that h has"),
+    Feature("like tails by relations", TAILS, "the same by relations"),
+    Feature("typical tail", TAILS, "similarity of t, by relations, to all tails of r"),
+    Feature("name vote", NAMES, "entities with names similar to that of h vote for their tails of r", log=True),
+    Feature("name vote share", NAMES, "the share of t in this vote", log=True),
+    Feature("like voted names", NAMES, "mean similarity of the name of t to those of the voted tails", log=True),
+    Feature("like name", NAMES, "similarity of the names of h and t", log=True),
+    Feature("like tails by name", NAMES, "mean similarity of the name of t to those of the tails of r that h has"),
+    Feature("typical name", NAMES, "similarity of the name of t to those of all tails of r"),
+    Feature("edges of h", CONTEXT, "log of 1 + the number of edges of h", None),
+    Feature("tails of h", CONTEXT, "number of tails of r that h has", None),
+    Feature("facts of r", CONTEXT, "log of 1 + the number of facts of r", None),
+    Feature("tails of r", CONTEXT, "log of 1 + the number of entities that are a tail of r", None),
+    Feature("tails a head", CONTEXT, "mean number of tails of r per head of r", None),
+)  # fmt: skip
+
+COLUMN = {feature.name: i for i, feature in enumerate(FEATURES)}
+
+
+def absent(features: Features, table: Sequence[Feature]) -> Features:
+    """The features that the same candidates would have if no source had evidence for them."""
+    column = {feature.name: i for i, feature in enumerate(table)}
+    out = features.copy()
+    for i, feature in enumerate(table):
+        if isinstance(feature.absent, str):
+            out[:, i] = features[:, column[feature.absent]]
+        elif feature.absent is not None:
+            out[:, i] = feature.absent
+    return out
+
+
+# ---------------------------------------------------------------------------------------------- candidate lists
 
 
 @dataclass(frozen=True)
 class CandidateLists:
-    """Candidates of some queries."""
+    """The candidates of some queries, with their features."""
 
-    queries: Ids  # (query, 2): head and edge relation
+    queries: Ids  # (query, 2): head and edge type
     offsets: Offsets  # (query + 1)
     candidates: Ids  # (candidate), sorted within a query
     features: Features  # (candidate, feature)
@@ -49,27 +125,28 @@ class CandidateLists:
         return len(self.queries)
 
     def rows(self, query: int) -> slice:
+        """The candidates of one query."""
         return slice(int(self.offsets[query]), int(self.offsets[query + 1]))
 
     @property
     def query(self) -> Offsets:
-        """The number of the query of each candidate.  (candidate)"""
+        """The number of each candidate's query.  (candidate)"""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     def take(self, keep: Offsets) -> CandidateLists:
-        """Only some of the candidates, at sorted positions."""
+        """Only the candidates at these sorted positions; all queries stay."""
         counts = np.bincount(self.query[keep], minlength=len(self))
         return CandidateLists(self.queries, offsets_from(counts), self.candidates[keep], self.features[keep])
 
     def only(self, chosen: Offsets) -> CandidateLists:
-        """Without the queries that are not chosen; these must have no candidates."""
+        """Only these queries; the others must have no candidates."""
         sizes = np.diff(self.offsets)[chosen]
         offsets = offsets_from(sizes)
         return CandidateLists(self.queries[chosen], offsets, self.candidates, self.features)
 
     @classmethod
     def join(cls, parts: Sequence[CandidateLists]) -> CandidateLists:
-        """Several one after the other; at least one."""
+        """Concatenate one or more."""
         sizes = np.concatenate([np.diff(part.offsets) for part in parts])
         columns = zip(*((part.queries, part.candidates, part.features) for part in parts), strict=True)
         queries, candidates, features = (np.concatenate(column) for column in columns)
@@ -77,46 +154,59 @@ class CandidateLists:
 
 
 class Scorer(Protocol):
-    """A trained model that says something of candidates, as further columns."""
+    """A trained model that adds columns of features."""
 
     @property
     def table(self) -> Sequence[Feature]:
-        """What its columns are; their source is usually "paths"."""
+        """Its columns; their source is usually "paths"."""
         ...
 
-    def scores(self, listed: CandidateLists) -> Features:
-        """Of every candidate.  (candidate, column)"""
+    def scores(self, lists: CandidateLists) -> Features:
+        """Its features of every candidate.  (candidate, column)"""
         ...
 
 
 MakeScorers = Callable[[Adjacency], Sequence[Scorer]]
-"""Models trained on this graph and nothing else: for a fold it is called without the hidden triples."""
+"""Trains models on the given edges only: for each fold it is called with the edges that are not hidden."""
 
 
 def no_scorers(adjacency: Adjacency) -> Sequence[Scorer]:
-    """Symbolic evidence only."""
+    """No trained models, only symbolic evidence."""
     return ()
 
 
+# ------------------------------------------------------------------------------------------- candidate features
+
+QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
+# Candidates from each source. On valid of NELL23K four of five right answers are among some 110 candidates a
+# query.
+FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120, 120, 60, 60, 60, 20
+MOST_CANDIDATES = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 1  # and the head itself
+POWER = 8  # of the similarity of signatures: most are somewhat similar, and only close ones should vote
+WORDS_POWER = 2  # few names share words at all, so less damping is needed; not tuned
+LONG, LONG_CONFIDENCE = 3, 0.1  # longer rules must be this reliable: same MRR, four times as fast on FB15K237
+OWN_TAILS = 50  # tails of h to which candidates are compared
+
+
 class CandidateFeatures:
-    """What a graph, its rules and further models say of candidates."""
+    """Finds candidates and their features by a graph, its rules and further models."""
 
     def __init__(
         self,
         adjacency: Adjacency,
         rules: Rules,
-        drop_linked: bool = False,
+        drop_linked: bool = False,  # propose no entity that has any edge with the head
         scorers: Sequence[Scorer] = (),
-        words: Profile | None = None,
+        words: Profile | None = None,  # of the entities' names; None if these are not used
     ) -> None:
         self.adjacency, self.rules, self.scorers = adjacency, rules, tuple(scorers)
         self.table = (*FEATURES, *(feature for scorer in self.scorers for feature in scorer.table))
-        # The engine's, to which the numbers of its answers refer; `rules` are all that were mined.
+        # The subset of `rules` that the engine applies; its answers refer to their numbers.
         self.used_rules = rules.take((rules.length < LONG) | (rules.smoothed_confidence >= LONG_CONFIDENCE))
-        self._engine = RuleEngine(self.used_rules, adjacency, best=BEST)
+        self._engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
         self.words = no_words(adjacency.num_entities) if words is None else words
-        self._index = index_of(adjacency, self.words)
-        self._kind = _kinds(self.used_rules)
+        self._index = build_index(adjacency, self.words)
+        self._kind = _rule_kinds(self.used_rules)
         self._sizes = Sizes(
             FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS, POWER, WORDS_POWER,
             OWN_TAILS, LEAST, drop_linked,
@@ -126,32 +216,30 @@ class CandidateFeatures:
 
     def describe(self, queries: Ids) -> CandidateLists:
         """The candidates of some queries, on one thread.  queries: (query, 2)"""
-        answers = self._engine.answer(queries)  # refuses ids that are not in the graph
+        answers = self._engine.answer(queries)  # rejects ids that are not in the graph
         rule = RuleCandidates(
             answers.offsets, answers.answers, answers.rules, answers.smoothed_confidence, self._kind
         )
         offsets = np.zeros(len(queries) + 1, np.int64)
-        candidates = np.empty(len(queries) * ROOM, np.int32)
-        features = np.zeros((len(queries) * ROOM, len(FEATURES)), np.float32)
+        candidates = np.empty(len(queries) * MOST_CANDIDATES, np.int32)
+        features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
         kernels.describe(
-            queries, self._index, rule, self._sizes, self._columns, scratch(self._index, ROOM),
+            queries, self._index, rule, self._sizes, self._columns, new_scratch(self._index, MOST_CANDIDATES),
             offsets, candidates, features,
         )  # fmt: skip
         end = int(offsets[-1])
-        listed = CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
+        lists = CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
         if not self.scorers:
-            return listed
-        columns = [listed.features, *(scorer.scores(listed) for scorer in self.scorers)]
-        return CandidateLists(
-            queries, offsets, listed.candidates, np.concatenate(columns, axis=1, dtype=np.float32)
-        )
+            return lists
+        columns = [lists.features, *(scorer.scores(lists) for scorer in self.scorers)]
+        return replace(lists, features=np.concatenate(columns, axis=1, dtype=np.float32))
 
     def stream(self, queries: Ids, threads: int | None = None) -> Iterator[CandidateLists]:
-        """The same for any number of queries, a block of them at a time and in order, on several threads."""
+        """The same for any number of queries, in blocks and in order, on several threads."""
         blocks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
         return in_order(lambda i: self.describe(blocks[i]), len(blocks), thread_count(threads))
 
 
-def _kinds(rules: Rules) -> Offsets:
-    """The place of each rule's kind among `table.KINDS`.  (rule)"""
+def _rule_kinds(rules: Rules) -> Offsets:
+    """The index of each rule's kind in KINDS.  (rule)"""
     return np.where(rules.is_closed, rules.length - 1, np.where(rules.body_constant == NONE, 4, 3))

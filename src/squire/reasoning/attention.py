@@ -66,9 +66,13 @@ def attention_of(
         raise SettingError(
             f"--answer {answer}: no path leads there. To do: raise --beam (now {decoding.beam}), or name another."
         )
-    trail = block.trail[path, : 2 * block.hops[path]].tolist()
+    path_ids = block.paths[path, : 2 * block.hops[path]].tolist()
     first = run.model.vocab.first_relation
-    tokens = [query[0], query[1] + first, *(one if place % 2 else one + first for place, one in enumerate(trail))]
+    tokens = [
+        query[0],
+        query[1] + first,
+        *(one if place % 2 else one + first for place, one in enumerate(path_ids)),
+    ]
     words = [_word(reasoner, token) for token in tokens]
     weights = attention_weights(run.model, torch.tensor(tokens, device=run.device)).double().cpu().numpy()
     evidence = reasoner.evidence(query, block, slice(path, path + 1))[0]

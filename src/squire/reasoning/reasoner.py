@@ -22,9 +22,8 @@ from squire.core.relations import inverse, is_inverse
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
-from squire.ranking.fusion import FusedRanking, Fusion
+from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
 from squire.ranking.path_features import PathScorer
-from squire.ranking.store import has_fusion, load_fusion
 from squire.reasoning.answers import (
     FURTHER,
     Answer,
@@ -38,9 +37,10 @@ from squire.reasoning.answers import (
 )
 from squire.rules.anyburl import readable
 from squire.rules.rules import ClosedIndex
-from squire.search.decoding import Aggregate, DecodingOptions, PathRanking, decode
+from squire.search.decoding import PathRanking, decode
 from squire.search.evidence import GRADES, RuleLookup, edges_of, grades, known_edges
 from squire.search.known_paths import complete, connect
+from squire.search.options import Aggregate, DecodingOptions
 from squire.search.trained import TrainedModel
 
 RankedBy = Literal["paths", "fused"]
@@ -224,7 +224,7 @@ class Reasoner:
         """As the fusion ranks them. Paths are searched for only where there is something to say."""
         first = 0
         for judged in fusion.rank(queries, threads=1):
-            asked = queries[first : first + len(judged.listed)]
+            asked = queries[first : first + len(judged.lists)]
             most = k * (LOOKED_THROUGH if decoding.constraint else 1)
             chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
             facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
@@ -235,7 +235,7 @@ class Reasoner:
                     yield []
                     continue
                 ranked, place = next(searched)
-                entities = [*facts[number], *judged.listed.candidates[chosen[number]].tolist()]
+                entities = [*facts[number], *judged.lists.candidates[chosen[number]].tolist()]
                 paths = self._paths_to(query, ranked, place, entities, decoding)
                 answers = self._weighed(fusion, judged, facts[number], chosen[number], paths)
                 yield [(entity, replace(one, rank=rank)) for rank, (entity, one) in enumerate(answers[:k], 1)]
@@ -250,15 +250,15 @@ class Reasoner:
             for fact in facts
             if fact in paths
         ]
-        shares = fusion.sources(judged.listed.take(np.sort(chosen)))
+        shares = fusion.contributions(judged.lists.take(np.sort(chosen)))
         place = np.argsort(np.argsort(chosen))  # of each among the sorted ones
         for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
-            entity = int(judged.listed.candidates[at])
+            entity = int(judged.lists.candidates[at])
             if entity in paths:
                 found = (Source(name, float(share[i])) for name, share in shares.items())
                 sources = tuple(sorted(found, key=lambda source: -abs(source.contribution)))
                 judgement = float(judged.confidence[at]), sources, basis_of(sources)
-                chance = float(judged.chance[at])
+                chance = float(judged.rank_score[at])
                 answers.append(
                     (entity, Answer(0, self._entity(entity), chance, False, *paths[entity], *judgement))
                 )
@@ -301,11 +301,11 @@ class Reasoner:
 
     def evidence(self, query: Query, ranked: PathRanking, paths: slice) -> list[Evidence]:
         """Some paths of one question, in words."""
-        trail, hops, tokens = ranked.trail[paths], ranked.hops[paths], ranked.token_log_probability[paths]
-        heads = np.full(len(trail), query[0])
-        known = known_edges(self.graph.train, heads, trail)
-        grade = grades(known, np.full(len(trail), query[1]), trail, hops)
-        edges = np.stack(edges_of(heads, trail), axis=2)  # (path, hop, 3)
+        path_ids, hops, tokens = ranked.paths[paths], ranked.hops[paths], ranked.token_log_probability[paths]
+        heads = np.full(len(path_ids), query[0])
+        known = known_edges(self.graph.train, heads, path_ids)
+        grade = grades(known, np.full(len(path_ids), query[1]), path_ids, hops)
+        edges = np.stack(edges_of(heads, path_ids), axis=2)  # (path, hop, 3)
         found = []
         for i, length in enumerate(hops.tolist()):
             steps = [
@@ -343,9 +343,9 @@ def _first(
     judged: FusedRanking, query: int, most: int, without: Adjacency | None, min_confidence: float
 ) -> Offsets:
     """Positions of the best candidates of one question, best first.  (candidate)"""
-    own = judged.listed.rows(query)
+    own = judged.lists.rows(query)
     order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
     order = order[judged.confidence[order] >= min_confidence]
     if without:
-        order = order[~np.isin(judged.listed.candidates[order], without.tails_of(*judged.listed.queries[query]))]
+        order = order[~np.isin(judged.lists.candidates[order], without.tails_of(*judged.lists.queries[query]))]
     return order[:most]

@@ -1,10 +1,9 @@
-"""Paths to answers that a search did not reach: what links the question to them, if anything does.
+"""Paths to answers that the search did not reach, to show how they are connected to the query.
 
-An answer may rank high by rules, by frequency or by similar entities, and a reader still wants to see how it is
-connected. `connect` draws known paths among all of the graph (rules first, as in training); `complete` is for
-answers that no known path reaches: one edge, from the question's head to a neighbour of the answer, is inferred.
-Both are judged by the same search, bound to their edges: the model says which is best, and how probable. Works on
-ids.
+An answer may rank high by rules, frequency or similar entities, and a reader still wants to see a path to it.
+`connect` samples known paths from the whole graph (along rules first, as in training). `complete` is for answers
+that no known path reaches: one edge, from the query's head to a neighbour of the answer, is inferred. In both
+cases a search constrained to these edges lets the model say which path is best, and how probable. Works on ids.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from squire.graph.adjacency import Adjacency
 from squire.paths.paths import EDGE, Paths
 from squire.paths.sampling import sample_paths
 from squire.rules.rules import ClosedIndex
-from squire.search.beam import Constraint
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import DecodingOptions, PathRanking, decode
+from squire.search.decoding import PathRanking, decode
+from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import TrainedModel
 
-PATHS_EACH = 4
-NEIGHBOURS, LINKS = 4, 3  # of an answer; relations by which each of them may be reached
+PATHS_PER_ANSWER = 4
+NEIGHBOURS, LINKS = 4, 3  # neighbours of an answer; relations tried to reach each of them
 
 
 def connect(
@@ -36,20 +34,20 @@ def connect(
     answers: Sequence[int],
     decoding: DecodingOptions,
 ) -> PathRanking | None:
-    """Paths of known edges to these answers, and to others that lie on them; None if there are none."""
-    asked = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
+    """Paths of known edges to these answers, and to other entities on the way; None if there are none."""
+    triples = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
     train = run.graph.train
-    paths = sample_paths(train, asked, rules, hops=decoding.hops, per_triple=PATHS_EACH, seed=0, threads=1)
-    return _along(run, query, _edges(paths, train.num_relations), decoding)
+    paths = sample_paths(train, triples, rules, hops=decoding.hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1)
+    return _search_along(run, query, _facts_of_paths(paths, train.num_relations), decoding)
 
 
 def complete(
     run: TrainedModel, query: tuple[int, int], answers: Sequence[int], decoding: DecodingOptions
 ) -> PathRanking | None:
-    """Paths of two hops to these answers, the first inferred, the second known; None if there are none.
+    """Paths of two hops to these answers, the first inferred and the second known; None if there are none.
 
-    The first arrives at one of the best known neighbours of an answer, by a relation that leads there already, if
-    possible one that the head has.
+    The first hop leads to one of the answer's neighbours of highest degree, by a relation that already leads there
+    from elsewhere, preferably one that the head has.
     """
     if decoding.hops < 2:
         return None
@@ -62,11 +60,12 @@ def complete(
             edges += [(head, relation, neighbour) for relation in _links(train, head, neighbour)]
             known = train.relations_between(neighbour, answer).tolist()
             edges += [(neighbour, relation, answer) for relation in known]
-    return _along(run, query, _facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations), decoding)
+    facts = _as_facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations)
+    return _search_along(run, query, facts, decoding)
 
 
 def _links(train: Adjacency, head: int, goal: int) -> list[int]:
-    """Relations by which `head` may lead to `goal`: such as lead there from others, those that it has first."""
+    """Relations by which `head` may lead to `goal`: the most frequent ones into it, those of `head` first."""
     out, count = np.unique(train.edges(goal)[0], return_counts=True)
     relations = inverse(out, train.num_relations)
     is_new = ~np.isin(relations, train.edges(head)[0])
@@ -74,22 +73,24 @@ def _links(train: Adjacency, head: int, goal: int) -> list[int]:
     return chosen
 
 
-def _along(
+def _search_along(
     run: TrainedModel, query: tuple[int, int], facts: np.ndarray, decoding: DecodingOptions
 ) -> PathRanking | None:
-    """What the search finds if it may walk these facts only.  facts: (fact, 3)"""
+    """Search along these facts only.  facts: (fact, 3)"""
     if not len(facts):
         return None
     if decoding.constraint:
-        facts = facts[_may_be_walked(facts, decoding.constraint, run.device)]
-    found = Adjacency.build(facts, run.graph.num_entities, run.graph.num_relations)
-    # A beam so wide that no answer's paths crowd out those of another.
+        facts = facts[_is_allowed(facts, decoding.constraint, run.device)]
+    edges = SearchEdges.from_adjacency(
+        Adjacency.build(facts, run.graph.num_entities, run.graph.num_relations), run.device
+    )
+    # The beam is wide enough that no answer's paths crowd out those of another.
     beam = max(decoding.beam, 2 * len(facts))
-    bound = replace(decoding, prune=0.0, beam=beam, constraint=EdgeConstraint.from_adjacency(found, run.device))
-    return next(decode(run.decoder, np.array([query], np.int32), bound))
+    constrained = replace(decoding, prune=0.0, beam=beam, constraint=edges)
+    return next(decode(run.decoder, np.array([query], np.int32), constrained))
 
 
-def _may_be_walked(facts: np.ndarray, constraint: Constraint, device: torch.device) -> np.ndarray:
+def _is_allowed(facts: np.ndarray, constraint: SearchEdges, device: torch.device) -> np.ndarray:
     """(fact, 3) -> (fact)"""
     heads, relations, tails = torch.from_numpy(facts.astype(np.int64)).to(device).unbind(1)
     row, allowed = constraint.entities(heads, relations)
@@ -98,15 +99,15 @@ def _may_be_walked(facts: np.ndarray, constraint: Constraint, device: torch.devi
     return out
 
 
-def _edges(paths: Paths, num_relations: int) -> np.ndarray:
-    """The facts that paths walk, whichever way; not those that are the queried edge.  (edge, 3)"""
+def _facts_of_paths(paths: Paths, num_relations: int) -> np.ndarray:
+    """The facts that paths use in either direction, without the queried edge itself.  (fact, 3)"""
     relations, tails = paths.relations, paths.entities
     heads = np.concatenate([paths.queries[paths.row, :1], tails[:, :-1]], axis=1)
-    walked = (relations >= 0) & (paths.source != EDGE)[:, None]
-    return _facts(np.stack([heads[walked], relations[walked], tails[walked]], axis=1), num_relations)
+    used = (relations >= 0) & (paths.source != EDGE)[:, None]
+    return _as_facts(np.stack([heads[used], relations[used], tails[used]], axis=1), num_relations)
 
 
-def _facts(edges: np.ndarray, num_relations: int) -> np.ndarray:
+def _as_facts(edges: np.ndarray, num_relations: int) -> np.ndarray:
     """Edges as facts, with the relation forwards.  (edge, 3) -> (fact, 3)"""
     head, relation, tail = edges.T
     backwards = is_inverse(relation, num_relations)

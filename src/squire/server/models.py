@@ -20,7 +20,7 @@ from squire.graph.labels import LabelIndex
 from squire.reasoning.answers import Answers
 from squire.reasoning.attention import attention_of
 from squire.reasoning.reasoner import RankedBy, Reasoner
-from squire.search.decoding import Aggregate
+from squire.search.options import Aggregate
 from squire.server.kinds import FITS, fitting
 from squire.server.problems import as_json
 from squire.server.search import NameSearch

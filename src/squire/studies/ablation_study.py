@@ -31,11 +31,11 @@ from squire.evaluation.plots import History, read_history
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.statistics import Stats
-from squire.model.recipe import Recipe, load_recipe, recipe_for
+from squire.model.recipe import Recipe, load_recipe, load_settings, recipe_for, save_settings
 from squire.paths.tries import Tries
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Aggregate, DecodingOptions, decode, within
-from squire.search.trained import TrainedModel, load_settings, save_settings
+from squire.search.decoding import decode, within
+from squire.search.options import Aggregate, DecodingOptions, SearchEdges
+from squire.search.trained import TrainedModel
 from squire.studies.graphs import GraphSource, open_graph
 from squire.studies.journal import Journal, flat_settings, graph_digest
 from squire.studies.reports import (
@@ -286,7 +286,7 @@ def scores_of(
     anew.
     """
     graph, recipe = load_settings(folder)
-    decoding = DecodingOptions.from_recipe(recipe, EdgeConstraint.from_adjacency(graph.train))
+    decoding = DecodingOptions.from_recipe(recipe, SearchEdges.from_adjacency(graph.train))
     options = {aggregate: replace(decoding, aggregate=aggregate) for aggregate in AGGREGATES}
     signatures = {name: paths_signature(query_set, own, recipe.train.seed) for name, own in options.items()}
     model = fingerprint(folder)
@@ -297,7 +297,7 @@ def scores_of(
     if done < len(query_set.queries):
         for block in decode(TrainedModel.load(folder).decoder, query_set.queries[done:, :2], decoding):
             queries = query_set.queries[done : done + len(block)]
-            every, edge_types = np.ones(len(block.trail), bool), queries[:, 1].astype(np.int64)
+            every, edge_types = np.ones(len(block.paths), bool), queries[:, 1].astype(np.int64)
             ranked = {name: within(block, every, edge_types, own) for name, own in options.items()}
             journal.append({name: ranks_of(own, queries, query_set.filter) for name, own in ranked.items()})
             done += len(block)

@@ -28,9 +28,9 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.graph import Graph
 from squire.graph.loading import Holdout
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import Aggregate, DecodingOptions, PathRanking, decode, within
+from squire.search.decoding import PathRanking, decode, within
 from squire.search.evidence import known_edges
+from squire.search.options import Aggregate, DecodingOptions, SearchEdges
 from squire.search.trained import TrainedModel
 from squire.studies.graphs import GraphSource, open_graph
 from squire.studies.journal import Journal, digest
@@ -175,9 +175,7 @@ class ConstraintStudy:
         self._search([free, *filtered], self._decoding, progress)
         for condition in searched:
             assert condition.edges is not None
-            bound = EdgeConstraint.from_adjacency(
-                condition.edges.edges, self.run.device, name=condition.edges.name
-            )
+            bound = SearchEdges.from_adjacency(condition.edges.edges, self.run.device, name=condition.edges.name)
             self._search([condition], replace(self._decoding, constraint=bound), progress)
         correct = free.ranks == 1
         frequency = rank_by_frequency(self.run.graph, self.query_set).metrics()
@@ -229,7 +227,7 @@ def _stays_within(block: PathRanking, queries: Ids, edges: Adjacency) -> npt.NDA
     """Whether all edges of a path are in the edge set.  (path)"""
     heads = np.repeat(queries[:, 0].astype(np.int64), np.diff(block.offsets))  # (answer)
     heads = np.repeat(heads, np.diff(block.path_offsets))  # (path)
-    return np.asarray(known_edges(edges, heads, block.trail).sum(1) == block.hops)
+    return np.asarray(known_edges(edges, heads, block.paths).sum(1) == block.hops)
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,11 @@ from squire.evaluation.paths import paths_signature, ranks_of
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.graph.statistics import Stats
-from squire.model.recipe import Recipe, load_recipe, recipe_for
+from squire.model.recipe import Recipe, load_recipe, load_settings, recipe_for, save_settings
 from squire.paths.tries import Tries
-from squire.search.decoding import DecodingOptions, decode
-from squire.search.trained import TrainedModel, load_settings, save_settings
+from squire.search.decoding import decode
+from squire.search.options import DecodingOptions
+from squire.search.trained import TrainedModel
 from squire.studies.costs import Pace, Seconds, machine, peak_mb
 from squire.studies.graphs import SMALLEST, GraphSource, open_graph, sample_graph, synthetic_graph
 from squire.studies.journal import Journal, flat_settings, graph_digest

@@ -18,7 +18,7 @@ from squire.studies.journal import Journal
 if TYPE_CHECKING:  # they load torch, which reading questions does not need
     from squire.graph.adjacency import Ids
     from squire.reasoning.reasoner import Reasoner
-    from squire.search.decoding import DecodingOptions
+    from squire.search.options import DecodingOptions
 
 Format = Callable[[str], str]
 
@@ -91,14 +91,14 @@ def draw_questions(
     """
     from squire.core.run_files import fingerprint
     from squire.evaluation.paths import paths_signature
+    from squire.model.recipe import load_settings
     from squire.reasoning.reasoner import Reasoner
-    from squire.search.constraints import EdgeConstraint
-    from squire.search.decoding import DecodingOptions
-    from squire.search.trained import TrainedModel, load_settings
+    from squire.search.options import DecodingOptions, SearchEdges
+    from squire.search.trained import TrainedModel
 
     graph, recipe = load_settings(run)
     query_set = QuerySet.from_graph(graph, "test")
-    decoding = DecodingOptions.from_recipe(recipe, EdgeConstraint.from_adjacency(graph.train), beam=beam)
+    decoding = DecodingOptions.from_recipe(recipe, SearchEdges.from_adjacency(graph.train), beam=beam)
     signature = paths_signature(query_set, decoding, recipe.train.seed)
     header = {"study": "questions", "model": fingerprint(run), "draw": seed, "of": len(query_set.queries)}
     # The signature holds squire's version. After an upgrade people must still be able to continue judging.

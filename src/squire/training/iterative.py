@@ -31,6 +31,7 @@ from squire.paths.paths import NONE, Paths
 from squire.paths.sampling import continue_paths, sample_paths
 from squire.paths.tries import Tries, add_paths
 from squire.search.beam import search
+from squire.search.options import DecodingOptions
 from squire.training.preparation import Stage, rules_of
 
 BLOCK = 512  # queries in a file: some seconds of work, so that a kill loses no more
@@ -130,18 +131,19 @@ class Gathering:
         uniform = rng.random((offsets[-1], train.iterate_paths))
         steps, device = TransformerDecoder(model), model.embedding.weight.device
         drawn = np.full((*uniform.shape, 2 * hops), NONE, np.int32)
+        decoding = DecodingOptions(beam=train.iterate_beam, hops=hops)
         at_once = max(1, HYPOTHESES_AT_ONCE // train.iterate_beam)
         for low in range(0, last - first, at_once):
             high = min(low + at_once, last - first)
             asked = torch.from_numpy(facts.queries[first + low : first + high].astype(np.int64)).to(device)
-            found = search(steps, asked[:, 0], asked[:, 1], train.iterate_beam, hops)
+            found = search(steps, asked[:, 0], asked[:, 1], decoding)
             far = found.hops == hops
             log_probability = found.token_log_probability[far, :-1].double().sum(1)  # not that of ending there
             own = slice(offsets[low], offsets[high])
             query = np.repeat(np.arange(high - low), np.diff(offsets[low : high + 1]))  # (fact)
             at = draw(found.query[far].cpu().numpy(), log_probability.cpu().numpy(), query, uniform[own])
-            trail = np.append(found.trail[far].cpu().numpy(), np.full((1, 2 * hops), NONE), axis=0)
-            drawn[own] = trail[at]  # NONE is the last row
+            prefixes = np.append(found.paths[far].cpu().numpy(), np.full((1, 2 * hops), NONE), axis=0)
+            drawn[own] = prefixes[at]  # NONE is the last row
         return drawn
 
     # --------------------------------------------------------------------------------------- lines 9 to 14

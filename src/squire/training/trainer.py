@@ -32,12 +32,11 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.batches import Batch, Batches, Masking
 from squire.model.decoder import TransformerDecoder
-from squire.model.negative_sampling import Negatives
+from squire.model.negative_sampling import NegativeSampler
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
-from squire.search.constraints import EdgeConstraint
-from squire.search.decoding import DecodingOptions
+from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import new_model
 from squire.training.checkpoints import load_optimizer, optimizer_tensors
 from squire.training.iterative import Gathering
@@ -100,7 +99,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
-        self._negatives = Negatives.from_adjacency(graph.train, train.sampled_entities)
+        self._negatives = NegativeSampler.from_adjacency(graph.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
         self.interrupted = False  # by Ctrl-C, not by a time limit: whoever trains several runs in a row should end
@@ -244,7 +243,7 @@ class Trainer:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         self.team.seed(train.seed, self.step)  # dropout
-        loss = self._loss(batch.share(self.team.rank, self.team.size).to(self.team.device))
+        loss = self._loss(batch.shard(self.team.rank, self.team.size).to(self.team.device))
         value = self.team.total(loss.item())
         if not math.isfinite(value):
             raise TrainingError(
@@ -264,7 +263,7 @@ class Trainer:
         train = self.recipe.train
         # Not even as a filter may test have a say in what is kept.
         seen = ("train", "valid")
-        known = EdgeConstraint.from_adjacency(self.graph.train, self.team.device)
+        known = SearchEdges.from_adjacency(self.graph.train, self.team.device)
         query_set = QuerySet.from_graph(
             self.graph, "valid", filter_splits=seen, sample=train.valid_queries, seed=train.seed
         )

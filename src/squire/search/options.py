@@ -1,0 +1,135 @@
+"""Settings of a search: its width, how answers are scored, which edges guide or constrain it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squire.errors import SettingError
+from squire.graph.adjacency import Adjacency
+from squire.model.prior import ragged_ranges
+from squire.model.recipe import Recipe
+
+Aggregate = Literal["sum", "max"]
+Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
+
+
+@dataclass(frozen=True)
+class SearchEdges:
+    """Edges as tensors, indexed by entity and by (entity, relation): to constrain (§4.6) or guide a search."""
+
+    name: str  # for signatures
+    num_edge_types: int  # 2R: relations and their inverses
+    relation_offsets: Tensor  # (entity + 1): into `pairs`
+    pairs: Tensor  # (pair): entity · num_edge_types + relation, sorted, distinct
+    tail_offsets: Tensor  # (pair + 1): into `tails`
+    tails: Tensor  # (edge)
+
+    @classmethod
+    def from_adjacency(
+        cls, adjacency: Adjacency, device: torch.device | str = "cpu", *, name: str = "graph"
+    ) -> SearchEdges:
+        width = 2 * adjacency.num_relations
+        keys = adjacency.heads.astype(np.int64) * width + adjacency.relations
+        pairs, first = np.unique(keys, return_index=True)
+        offsets = np.searchsorted(pairs, np.arange(adjacency.num_entities + 1) * width)
+        arrays = offsets, pairs, np.append(first, len(keys)), adjacency.tails.astype(np.int64)
+        return cls(name, width, *(torch.from_numpy(array).to(device) for array in arrays))
+
+    def relations(self, entities: Tensor) -> Pairs:
+        """The edge types that leave these entities, as (row, edge type) pairs."""
+        row, at = ragged_ranges(self.relation_offsets[entities], self.relation_offsets[entities + 1])
+        return row, self.pairs[at] % self.num_edge_types
+
+    def entities(self, entities: Tensor, relations: Tensor) -> Pairs:
+        """The tails of these (entity, edge type) pairs, as (row, entity) pairs."""
+        pairs = entities * self.num_edge_types + relations
+        first, end = (torch.searchsorted(self.pairs, pairs, right=right) for right in (False, True))
+        row, at = ragged_ranges(self.tail_offsets[first], self.tail_offsets[end])  # empty if there is no such pair
+        return row, self.tails[at]
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """Guides a search along known edges, so that the model need not infer what the graph already states.
+
+    If an entity and a relation have known tails, the next entity is one of these with probability `share`,
+    weighted as the model weights them, and any entity otherwise:  (1 − share) · p + share · p / Z,  where the
+    second term applies to known tails only and Z is their total probability. Without a known tail, and for
+    relations, the model's own probabilities are used. A share of 0 is the paper's search.
+    """
+
+    edges: SearchEdges
+    share: float
+
+    def apply(self, entities: Tensor, relations: Tensor, logits: Tensor, norm: Tensor) -> None:
+        """Change the logits in place; their log-normaliser stays the same.  (row) × 2, (row, entity), (row)"""
+        row, tail = self.edges.entities(entities, relations)
+        known = torch.zeros_like(norm).index_add_(0, row, (logits[row, tail] - norm[row]).exp())  # Z
+        free = torch.where(known > 0, math.log1p(-self.share), 0.0)
+        logits += free[:, None]
+        logits[row, tail] += torch.log1p(self.share / ((1 - self.share) * known[row]))
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """How to search for paths and how to rank the answers they lead to."""
+
+    beam: int = 256  # hypotheses kept per query at each step
+    aggregate: Aggregate = "sum"
+    prune: float = 0.0  # drop paths below this share of the tenth new answer's probability
+    hops: int = 3
+    constraint: SearchEdges | None = None  # the only edges that a path may use
+    guidance: Guidance | None = None
+    edge_ends: bool = False  # does a path that consists of the queried edge always end there?
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise SettingError(f"beam={self.beam}: expected 1 or more.")
+        if self.aggregate not in get_args(Aggregate):
+            choices = " or ".join(repr(choice) for choice in get_args(Aggregate))
+            raise SettingError(f"aggregate={self.aggregate!r}: expected {choices}.")
+        if not 0 <= self.prune < 1:
+            raise SettingError(f"prune={self.prune:g}: expected a share from 0 to less than 1.")
+        # A path that adds little to a sum may still be the best path, or the only one that is allowed.
+        if self.prune and (self.aggregate == "max" or self.constraint):
+            raise SettingError(
+                f"prune={self.prune:g}: works only with aggregate='sum' and without a constraint. Set it to 0."
+            )
+
+    @property
+    def known_share(self) -> float:
+        """The share of the guidance; 0 without any."""
+        return self.guidance.share if self.guidance else 0.0
+
+    @classmethod
+    def from_recipe(
+        cls,
+        recipe: Recipe,
+        known_edges: SearchEdges,
+        *,
+        beam: int | None = None,
+        aggregate: Aggregate | None = None,
+        prune: float | None = None,
+        constraint: SearchEdges | None = None,
+        edge_ends: bool | None = None,
+    ) -> DecodingOptions:
+        """The recipe's settings with these changes; `known_edges` are those of the graph, for guidance."""
+        own = recipe.decode
+        aggregate = own.aggregate if aggregate is None else aggregate
+        if prune is None:
+            prune = own.prune if aggregate == "sum" and not constraint else 0.0
+        return cls(
+            own.beam if beam is None else beam,
+            aggregate,
+            prune,
+            recipe.paths.hops,
+            constraint,
+            Guidance(known_edges, own.known_share) if own.known_share else None,
+            own.edge_ends if edge_ends is None else edge_ends,
+        )
