@@ -27,22 +27,33 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PACKAGE = Path(__file__).resolve().parents[1]
+int64: Callable[[Any], int] = cast("Any", numba.int64)
+"""Casts to a 64-bit integer in a kernel. Helpers called with a literal or an int32 would be compiled once more."""
+
 KEPT_FOLDERS = 2  # of other versions, besides those used within KEPT_SECONDS
 KEPT_SECONDS = 24 * 3600
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compiles a function on its first call, keeps the machine code on disk and releases the interpreter lock."""
-    return _compile(function)
+    folder = _cache_folder()
+    settings = cast("Any", numba.config)
+    # numba chooses the folder while it decorates. Restoring the setting leaves other users of numba alone.
+    previous, settings.CACHE_DIR = settings.CACHE_DIR, str(folder or "")
+    try:
+        return _compile(function, cache=folder is not None)
+    finally:
+        settings.CACHE_DIR = previous
 
 
 def inner_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiles a function that only kernels call and that allocates nothing.
+    """Compiles a function that only kernels call, and that neither allocates nor returns arrays.
 
-    Without numba's runtime no references are counted. Counting those of shared arrays, with atomic instructions
-    at every call, took most of the time of path sampling and grew with the number of threads.
+    Its machine code is kept as part of the kernels. Without a wrapper to call it from Python it compiles in half
+    the time. Without numba's runtime no references are counted: counting those of shared arrays, with atomic
+    instructions at every call, took most of the time of path sampling and grew with the number of threads.
     """
-    return _compile(function, _nrt=False)
+    return _compile(function, no_cpython_wrapper=True, _nrt=False)
 
 
 def kernel_sources() -> list[Path]:
@@ -52,14 +63,11 @@ def kernel_sources() -> list[Path]:
 
 
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
-    folder = _cache_folder()
-    settings = cast("Any", numba.config)
-    # numba chooses the folder while it decorates. Restoring the setting leaves other users of numba alone.
-    previous, settings.CACHE_DIR = settings.CACHE_DIR, str(folder or "")
-    try:
-        return cast("Callable[P, R]", numba.njit(cache=folder is not None, nogil=True, **options)(function))
-    finally:
-        settings.CACHE_DIR = previous
+    """Divisions do not check for zero: the kernels divide by nothing that can be 0, and checks compile slowly."""
+    njit = cast("Any", numba.njit)
+    return cast(
+        "Callable[P, R]", njit(nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(function)
+    )
 
 
 @cache
@@ -81,12 +89,13 @@ def _cache_folder() -> Path | None:
 
 
 def _user_folder() -> Path | None:
-    """`NUMBA_CACHE_DIR` if it is set, else the user's cache folder."""
+    """Below `NUMBA_CACHE_DIR` or `SQUIRE_CACHE` if one is set, else in the user's cache folder."""
     chosen = cast("Any", numba.config).CACHE_DIR
     if chosen:
         return Path(chosen) / "squire"
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "squire" / "kernels"
+        base = os.environ.get("SQUIRE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "squire")
+        return Path(base).expanduser() / "kernels"
     except RuntimeError:  # no home folder
         return None
 

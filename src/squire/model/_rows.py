@@ -147,14 +147,16 @@ def fill_rows(
             if i < QUERY_TOKENS:
                 query = queries[pieces.query[piece], i]
                 tokens[row, column], positions[row, column] = query + (first_relation if i else 0), i
-                visible[row, column, base : base + QUERY_TOKENS] = True
+                for other in range(base, base + QUERY_TOKENS):
+                    visible[row, column, other] = True
                 continue
             before = base + pieces.parent[start + i]
             depth = node_depth[node]
             token = node_token[node] + (first_relation if depth % 2 else 0)
             is_masked = depth % 2 == 0 and masked[seen + i]
             tokens[row, column], positions[row, column] = substitute[seen + i] if is_masked else token, 1 + depth
-            visible[row, column, base:column] = visible[row, before, base:column]
+            for other in range(base, column):
+                visible[row, column, other] = visible[row, before, other]
             if pieces.is_new[start + i]:
                 if not is_masked:
                     targets[found, 0], targets[found, 1] = row * row_tokens + before, token

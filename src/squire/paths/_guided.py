@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from squire.core.compile import inner_kernel, kernel
+from squire.core.compile import inner_kernel, int64, kernel
 from squire.graph.adjacency import Ids, Offsets
 from squire.paths._lookups import (
     ALL,
@@ -173,7 +173,7 @@ def ground_edge(
     for row in rows:
         work.nodes[1] = other_of(task, row)
         if body[0] != task.relation[row] and holds(index.run_tails, run[0], run[1], work.nodes[1]):
-            write_rule(task, row, entry, body, 1, work, out)
+            write_rule(task, row, entry, body, int64(1), work, out)
 
 
 @inner_kernel
@@ -190,7 +190,7 @@ def ground_walk(
     key: np.uint64,
 ) -> None:
     """One path along a longer rule for each row that has one; ends: (row, 2) is room for the rows' last runs."""
-    asked = 0
+    asked = int64(0)
     for i in range(len(rows)):
         ends[i, 0], ends[i, 1] = run_of(index, other_of(task, rows[i]), rule.last)
         asked += ends[i, 1] - ends[i, 0]

@@ -5,19 +5,19 @@ Arrays in, arrays out; `sampling` makes all checks.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.compile import inner_kernel
+from squire.core.compile import inner_kernel, int64
 from squire.core.ragged import offsets_from
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 
 Numbers = npt.NDArray[np.uint64]
 
 NONE = -1
-ALL = 2**63 - 1  # an ordinal that no scan reaches: count only
+ALL: Any = np.int64(2**63 - 1)  # an ordinal that no scan reaches: count only; not a literal, see `int64`
 HEAVY = 8  # look up, do not spread, what is this much longer than all that will be asked of it
 PROBES = 64  # random tries for a first step before its candidates are enumerated
 
@@ -136,7 +136,7 @@ def below(state: Numbers, bound: int) -> int:
         state[0] += GOLDEN
         x = mix(state[0])
         if x >= excess:
-            return int(x % n)
+            return int64(x % n)
 
 
 # ------------------------------------------------------------------------------------------------- look-ups

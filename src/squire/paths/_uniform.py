@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from squire.core.compile import inner_kernel, kernel
+from squire.core.compile import inner_kernel, int64, kernel
 from squire.graph.adjacency import Ids
 from squire.paths._lookups import (
     ALL,
@@ -148,7 +148,7 @@ def scan_far(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int, mos
     """The same for pivot → a → b → c → t."""
     total = 0
     for i in range(index.offsets[t], index.offsets[t + 1]):
-        c = index.tails[i]
+        c = int64(index.tails[i])
         if c == work.nodes[0] or among(avoid, c):
             continue
         edges = index.starts[i + 1] - index.starts[i]
@@ -158,7 +158,7 @@ def scan_far(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int, mos
         if found > rest:
             work.nodes[3] = c
             work.excluded[-1] = NONE
-            return ALL
+            return int(ALL)
         total += found * edges
     work.excluded[-1] = NONE
     return int(total)
@@ -215,7 +215,7 @@ def fill_row(index: PathIndex, task: Task, row: int, work: Work, out: Drawn, key
     counts, lengths = work.counts, work.lengths
     kinds = 0
     if task.budget[row] >= 3:
-        add_ways_over(index, work, t, -1)
+        add_ways_over(index, work, t, int64(-1))
     for length in range(1, task.budget[row] + 1):
         counts[length] = scan(index, work, t, avoid, length, twin, ALL, most)
         if counts[length]:
@@ -226,12 +226,12 @@ def fill_row(index: PathIndex, task: Task, row: int, work: Work, out: Drawn, key
         lengths[i], lengths[j] = lengths[j], lengths[i]
     turn = 0
     while kinds and out.filled[row] < out.length.shape[1]:
-        length = lengths[turn % kinds]
+        length = int64(lengths[turn % kinds])
         scan(index, work, t, avoid, length, twin, below(work.state, counts[length]), most)
         write(index, task, row, length, work, out)
         turn += 1
     if task.budget[row] >= 3:
-        add_ways_over(index, work, t, 1)
+        add_ways_over(index, work, t, int64(1))
 
 
 @kernel
@@ -249,7 +249,7 @@ def fill(
     for group in range(first, last):
         rows = task.order[task.groups[group] : task.groups[group + 1]]
         pivot = pivot_of(task, rows[0])
-        asked = 0
+        asked = int64(0)
         wanted = False
         for row in rows:
             if out.filled[row] == out.length.shape[1]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from squire.core.compile import kernel
+from squire.core.compile import inner_kernel, int64
 from squire.rules._walks import lower_bound, span
 
 Array = Any  # numba infers the types; the shapes stand at the fields
@@ -112,7 +112,7 @@ class FeatureScratch(NamedTuple):
     best_score: Array  # (most)
 
 
-@kernel
+@inner_kernel
 def add_row(entity: int, share: float, profile: Profile, to: Array) -> None:
     """Add a share of an entity's row; a share of nothing takes all of it away again."""
     for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
@@ -120,7 +120,7 @@ def add_row(entity: int, share: float, profile: Profile, to: Array) -> None:
         to[b] = to[b] + share * profile.weight[j] if share else 0.0
 
 
-@kernel
+@inner_kernel
 def likeness(entity: int, profile: Profile, row: Array) -> float:
     """The product of an entity's row and another one.  row: (item)"""
     total = 0.0
@@ -129,7 +129,7 @@ def likeness(entity: int, profile: Profile, row: Array) -> float:
     return total
 
 
-@kernel
+@inner_kernel
 def fill_frequency(t: int, r: int, index: GraphIndex, s: FeatureScratch, x: Array) -> None:
     first, last = index.tail_offsets[r], index.tail_offsets[r + 1]
     x[1] = np.log1p(last - first)
@@ -141,7 +141,7 @@ def fill_frequency(t: int, r: int, index: GraphIndex, s: FeatureScratch, x: Arra
     x[3] = np.log1p(index.offsets[t + 1] - index.offsets[t])
 
 
-@kernel
+@inner_kernel
 def fill_rules(t: int, query: int, rule: RuleCandidates, x: Array) -> None:
     last = rule.offsets[query + 1]
     i = lower_bound(rule.answers, rule.offsets[query], last, t)
@@ -164,7 +164,7 @@ def fill_rules(t: int, query: int, rule: RuleCandidates, x: Array) -> None:
     x[1] = 1 - wrong
 
 
-@kernel
+@inner_kernel
 def fill_votes(t: int, totals: tuple[float, float, float], s: FeatureScratch, x: Array) -> None:
     # A little is added to the sums: one voter that is hardly alike must not decide.
     x[0] = s.vote[t]
@@ -173,7 +173,7 @@ def fill_votes(t: int, totals: tuple[float, float, float], s: FeatureScratch, x:
     x[3] = s.signature_vote[t] / (totals[2] + 1e-6)
 
 
-@kernel
+@inner_kernel
 def fill_connections(h: int, t: int, r: int, index: GraphIndex, least: float, s: FeatureScratch, x: Array) -> None:
     degree = index.offsets[h + 1] - index.offsets[h]
     three = 0.0  # walked backwards from t: the graph has every edge in both directions
@@ -188,7 +188,7 @@ def fill_connections(h: int, t: int, r: int, index: GraphIndex, least: float, s:
     x[4] = index.loops[r] if t == h else 0.0
 
 
-@kernel
+@inner_kernel
 def fill_tails_and_names(
     h: int, r: int, voted: Array, words_total: float, index: GraphIndex, sizes: Sizes, s: FeatureScratch,
     candidates: Array, x: Array, y: Array,
@@ -197,7 +197,7 @@ def fill_tails_and_names(
     low, high = span(index.offsets, index.relations, h, r)
     high = min(high, low + sizes.own_tails)
     for i in range(low, high):
-        _want(index.tails[i], 1 / (high - low), index, s)
+        _want(int64(index.tails[i]), 1 / (high - low), index, s)
     add_row(h, 1.0, index.words, s.words_row)
     for t in voted:
         add_row(t, s.words_vote[t], index.words, s.voted_words)
@@ -220,10 +220,10 @@ def fill_tails_and_names(
     for t in voted:
         add_row(t, 0.0, index.words, s.voted_words)
     for i in range(low, high):
-        _want(index.tails[i], 0.0, index, s)
+        _want(int64(index.tails[i]), 0.0, index, s)
 
 
-@kernel
+@inner_kernel
 def _want(tail: int, share: float, index: GraphIndex, s: FeatureScratch) -> None:
     """Add a share of what a tail is like to what is wanted; a share of nothing takes all of it away again."""
     for edge in range(index.offsets[tail], index.offsets[tail + 1]):
@@ -233,7 +233,7 @@ def _want(tail: int, share: float, index: GraphIndex, s: FeatureScratch) -> None
     add_row(tail, share, index.words, s.wanted_words)
 
 
-@kernel
+@inner_kernel
 def fill_context(h: int, r: int, index: GraphIndex, x: Array) -> None:
     low, high = span(index.offsets, index.relations, h, r)
     heads = index.head_offsets[r + 1] - index.head_offsets[r]

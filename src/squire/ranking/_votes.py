@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from squire.core.compile import kernel
+from squire.core.compile import inner_kernel, int64, kernel
 from squire.ranking._features import (
     FeatureColumns,
     FeatureScratch,
@@ -44,9 +44,9 @@ def describe(
     features: Array,  # (room, feature): receives theirs, zero before
 ) -> None:
     """The candidates of all queries, and their features."""
-    relation = -1
+    relation = int64(-1)
     for query in range(len(queries)):
-        h, r = queries[query]
+        h, r = int64(queries[query, 0]), int64(queries[query, 1])
         if r != relation:
             if relation >= 0:
                 _leave(relation, index, s)
@@ -60,11 +60,12 @@ def describe(
             h, r, index, index.words, sizes.words_power, s.words_row, s.words_vote, s.touched[5]
         )
         num_one, num_two = _walk(h, index, s)
-        of_rules = _chances(query, rule, s)
+        _chances(query, rule, s)
+        of_rules = rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
         first = offsets[query]
         last = _list(h, r, of_rules, (num_voted, num_signed, num_named), index, sizes, s, first, candidates)
         offsets[query + 1] = last
-        candidates[first:last] = np.sort(candidates[first:last])
+        _sort(candidates, first, last)
         totals = (total, close_total, signature_total)
         for i in range(first, last):
             t, x = candidates[i], features[i]
@@ -86,41 +87,47 @@ def describe(
 # ------------------------------------------------------------------------------------------------- the relation
 
 
-@kernel
+@inner_kernel
 def _enter(r: int, index: GraphIndex, s: FeatureScratch) -> None:
     first = index.tail_offsets[r]
     for i in range(first, index.tail_offsets[r + 1]):
-        t = index.tail[i]
+        t, count = index.tail[i], float(index.tail_count[i])
         s.place[t] = i - first + 1
-        add_row(t, index.tail_count[i], index.signature, s.profile)
-        add_row(t, index.tail_count[i], index.words, s.words_profile)
+        add_row(t, count, index.signature, s.profile)
+        add_row(t, count, index.words, s.words_profile)
     for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
         s.has[index.head[i]] = True
     _normalise(s.profile)
     _normalise(s.words_profile)
 
 
-@kernel
+@inner_kernel
 def _normalise(row: Array) -> None:
-    norm = np.sqrt(np.sum(row * row))
-    if norm > 0:
-        row[:] /= norm
+    total = 0.0
+    for i in range(len(row)):
+        total += row[i] * row[i]
+    if total > 0:
+        norm = np.sqrt(total)
+        for i in range(len(row)):
+            row[i] /= norm
 
 
-@kernel
+@inner_kernel
 def _leave(r: int, index: GraphIndex, s: FeatureScratch) -> None:
     for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
         s.place[index.tail[i]] = 0
     for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
         s.has[index.head[i]] = False
-    s.profile[:] = 0
-    s.words_profile[:] = 0
+    for b in range(len(s.profile)):
+        s.profile[b] = 0
+    for word in range(len(s.words_profile)):
+        s.words_profile[word] = 0
 
 
 # ---------------------------------------------------------------------------------------------------- the votes
 
 
-@kernel
+@inner_kernel
 def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
     """How alike those are to h that share a neighbour with it and have the relation. Gives their number."""
     num_relations = len(index.loops) // 2
@@ -142,12 +149,12 @@ def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
     return count
 
 
-@kernel
+@inner_kernel
 def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> tuple[int, float, float]:
     """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
     similar = s.touched[0]
     count = _similar(h, index, s)
-    close = 0
+    close = int64(0)
     for i in range(count):
         close = keep_best(s.similarity[similar[i]], similar[i], sizes.voters, close, s.best_score, s.best)
     least = s.best_score[close - 1] if close else 0.0  # all that tie with the last have a vote
@@ -171,7 +178,7 @@ def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) ->
     return num_voted, total, close_total
 
 
-@kernel
+@inner_kernel
 def _vote_by_likeness(
     h: int, r: int, index: GraphIndex, profile: Profile, power: int, row: Array, votes: Array, touched: Array
 ) -> tuple[int, float]:
@@ -199,7 +206,7 @@ def _vote_by_likeness(
     return count, total
 
 
-@kernel
+@inner_kernel
 def _walk(h: int, index: GraphIndex, s: FeatureScratch) -> tuple[int, int]:
     """Where a random walk from h may be after one step and after two."""
     num_one, num_two = 0, 0
@@ -222,18 +229,17 @@ def _walk(h: int, index: GraphIndex, s: FeatureScratch) -> tuple[int, int]:
     return num_one, num_two
 
 
-@kernel
-def _chances(query: int, rule: RuleCandidates, s: FeatureScratch) -> Array:
-    """Noisy or of the rules of each of their answers; gives the answers."""
+@inner_kernel
+def _chances(query: int, rule: RuleCandidates, s: FeatureScratch) -> None:
+    """The noisy-or of the rules of each answer."""
     for i in range(rule.offsets[query], rule.offsets[query + 1]):
         wrong = 1.0
         for j in range(rule.confidence.shape[1]):
             wrong *= 1 - rule.confidence[i, j]
         s.chance[rule.answers[i]] = 1 - wrong
-    return rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
 
 
-@kernel
+@inner_kernel
 def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
     for i in range(num_voted):
         s.vote[s.touched[1, i]] = 0
@@ -251,7 +257,7 @@ def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num
 # ----------------------------------------------------------------------------------------------- the candidates
 
 
-@kernel
+@inner_kernel
 def _list(
     h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: GraphIndex, sizes: Sizes,
     s: FeatureScratch, count: int, out: Array,
@@ -283,7 +289,7 @@ def _list(
     return count
 
 
-@kernel
+@inner_kernel
 def _take(t: int, s: FeatureScratch, count: int, out: Array) -> int:
     if s.taken[t]:
         return count
@@ -292,21 +298,36 @@ def _take(t: int, s: FeatureScratch, count: int, out: Array) -> int:
     return count + 1
 
 
-@kernel
+@inner_kernel
 def _take_best(
     named: Array, number: int, score: Array, most: int, s: FeatureScratch, count: int, out: Array
 ) -> int:
     """The best that are not known.  named: (number), score: (entity)"""
-    best = 0
+    best = int64(0)
     for i in range(number):
-        if not s.known[named[i]]:
-            best = keep_best(score[named[i]], named[i], most, best, s.best_score, s.best)
+        t = int64(named[i])
+        if not s.known[t]:
+            best = keep_best(score[t], t, most, best, s.best_score, s.best)
     for i in range(best):
         count = _take(s.best[i], s, count, out)
     return count
 
 
-@kernel
+@inner_kernel
+def _sort(values: Array, first: int, last: int) -> None:
+    """Sorts values[first:last], a few hundred ids (Shell sort): np.sort took a second to compile."""
+    gap = last - first
+    while gap > 1:
+        gap = max(gap * 5 // 11, 1)
+        for i in range(first + gap, last):
+            value, at = values[i], i
+            while at >= first + gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
+
+
+@inner_kernel
 def keep_best(score: float, what: int, most: int, count: int, scores: Array, kept: Array) -> int:
     """Insert into a list of at most `most`, best first, ties by the smaller number. Gives its new length."""
     if count == most:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from squire.core.compile import kernel
+from squire.core.compile import inner_kernel, int64, kernel
 from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span
 
 Array = Any
@@ -71,7 +71,7 @@ def apply_query(
     return count, token
 
 
-@kernel
+@inner_kernel
 def _by_closed(
     head: int,
     query: int,
@@ -84,7 +84,11 @@ def _by_closed(
     """r(head,Y) ← b1(head,A) ∧ …: where do the bodies lead?"""
     offsets, relations, tails = edges
     seen, via, ends, reached, slot_of = scratch
-    count, num_ends, walked = 0, 0, -1  # `walked`: the entry whose walk stands in `ends` and `via`
+    count, num_ends, walked = (
+        int64(0),
+        0,
+        int64(-1),
+    )  # `walked`: the entry whose walk stands in `ends` and `via`
     for entry in range(closed.offsets[query], closed.offsets[query + 1]):
         body, length = closed.body[entry], closed.length[entry]
         if walked < 0 or not _same_walk(closed, walked, entry):
@@ -96,14 +100,14 @@ def _by_closed(
             b = ends[end]
             low, high = span(offsets, relations, b, body[length - 1])
             for edge in range(low, high):
-                y = tails[edge]
+                y = int64(tails[edge])
                 if reached[y] != token and y != head and y != b and y != via[b]:
                     reached[y] = token
                     count = _offer(y, closed.rule[entry], closed.confidence[entry], slot_of, count, found)
     return count, token
 
 
-@kernel
+@inner_kernel
 def _same_walk(closed: ClosedRules, one: int, other: int) -> bool:
     """Do two bodies differ in their last hop only?"""
     if closed.length[one] != closed.length[other]:
@@ -114,7 +118,7 @@ def _same_walk(closed: ClosedRules, one: int, other: int) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _by_constants(
     head: int,
     query: int,
@@ -129,7 +133,7 @@ def _by_constants(
     offsets, relations, tails = edges
     width, previous = len(offsets), -1  # a body's entity + 1, or 0 for any
     for edge in range(offsets[head], offsets[head + 1]):
-        b, d = relations[edge], tails[edge]
+        b, d = int64(relations[edge]), tails[edge]
         if d == head:
             continue
         for any_end in range(2):
@@ -147,7 +151,7 @@ def _by_constants(
     return count
 
 
-@kernel
+@inner_kernel
 def _by_mirrors(
     head: int,
     query: int,
@@ -174,7 +178,7 @@ def _by_mirrors(
             low, high = starts.offsets[b], starts.offsets[b + 1]
             candidates = starts.entities
         for j in range(low, high):
-            y = candidates[j]
+            y = int64(candidates[j])
             if y == head or y == d:
                 continue
             if d < 0 and not _has_other(offsets, relations, tails, y, b, head if b == mirror else -1):
@@ -184,7 +188,7 @@ def _by_mirrors(
     return count
 
 
-@kernel
+@inner_kernel
 def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
     """Has `head` an edge of this relation to an entity that is neither itself nor `tail`?"""
     low, high = span(offsets, relations, head, relation)
@@ -194,7 +198,7 @@ def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relati
     return False
 
 
-@kernel
+@inner_kernel
 def _offer(answer: int, rule: int, confidence: float, slot_of: Array, count: int, found: FoundAnswers) -> int:
     """Note that a rule gives an answer: insert it among the answer's best, ties by the smaller rule number."""
     answers, top_rules, top_confidence = found

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from squire.core.compile import kernel
+from squire.core.compile import inner_kernel, int64, kernel
 from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span
 
 Array = Any
@@ -51,6 +51,17 @@ class CountScratch(NamedTuple):
     end_of: Array  # (run): the end that a listed run leaves from
 
 
+class GroupCounts(NamedTuple):
+    """What is counted for the bodies of a group: zero at first, `alive` true and `first_run` -1."""
+
+    total: Array  # (body): pairs
+    error: Array  # (body): standard error of the total
+    alive: Array  # (body): is the total within the limits?
+    rest: Array  # (body): pairs after the pilot
+    squares: Array  # (body): the sum of their squares
+    first_run: Array  # (body): the head of its list of runs
+
+
 # ---------------------------------------------------------------------------- support: which bodies link X to Y
 
 
@@ -62,7 +73,7 @@ def count_support(
     edges: Edges,
     by_pair: Edges,  # the same edges sorted by head, tail, relation
 ) -> tuple[Array, Array]:
-    """How many of the pairs each body of this length links: keys (b1 · 2R + b2) · 2R + b3, and counts.
+    """How many of the pairs each body of this length links: keys (b1 · 2R + b2) · 2R + b3, or -1, and counts.
 
     From X one hop, from Y one hop, and the edges between: never more than two hops are walked. One hash table does
     the counting and, by the pair that last touched an entry, the counting once a pair.
@@ -71,7 +82,7 @@ def count_support(
     near = Neighbours(
         np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64)
     )
-    table = _table(4096)
+    table = CountTable(np.full(4096, -1), np.zeros(4096, np.int32), np.zeros(4096, np.int32))
     used = 0
     for pair in range(len(pairs)):
         x, y = pairs[pair, 0], pairs[pair, 1]
@@ -91,12 +102,14 @@ def count_support(
                 break
             # Full in the middle of a pair: doing it again is harmless, since a pair counts once. Growing here
             # and not inside keeps the inner loops free of reference counts (3× faster).
-            table = _grown(table)
-    found = np.flatnonzero(table.keys >= 0)
-    return table.keys[found], table.counts[found]
+            size = 2 * len(table.keys)
+            grown = CountTable(np.full(size, -1), np.zeros(size, np.int32), np.zeros(size, np.int32))
+            _copy_entries(table, grown)
+            table = grown
+    return table.keys, table.counts
 
 
-@kernel
+@inner_kernel
 def _link_pair(
     x: int,
     y: int,
@@ -118,7 +131,7 @@ def _link_pair(
     new = 0
     degree_y = offsets[y + 1] - offsets[y]
     for edge in range(offsets[x], offsets[x + 1]):
-        a, b1 = tails[edge], np.int64(relations[edge])
+        a, b1 = tails[edge], int64(relations[edge])
         if a == x:
             continue
         if length == 1:
@@ -160,17 +173,17 @@ def _link_pair(
     return new
 
 
-@kernel
+@inner_kernel
 def _slot(keys: Array, key: Array) -> Array:
     """Where `key` is, or where it would go."""
     mask = len(keys) - 1
-    slot = ((key * np.int64(-7046029254386353131)) >> np.int64(20)) & mask  # Fibonacci hashing
+    slot = ((key * int64(-7046029254386353131)) >> int64(20)) & mask  # Fibonacci hashing
     while keys[slot] >= 0 and keys[slot] != key:
         slot = (slot + 1) & mask
     return slot
 
 
-@kernel
+@inner_kernel
 def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> int:
     """Count `key` once for this pair. Gives 1 if it is new in the table, else 0."""
     slot = _slot(keys, key)
@@ -181,21 +194,13 @@ def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> in
     return 1 if new else 0
 
 
-@kernel
-def _table(size: int) -> CountTable:
-    return CountTable(np.full(size, np.int64(-1)), np.zeros(size, np.int32), np.zeros(size, np.int32))
-
-
-@kernel
-def _grown(table: CountTable) -> CountTable:
-    """The same entries in twice the room."""
-    grown = _table(2 * len(table.keys))
+@inner_kernel
+def _copy_entries(table: CountTable, larger: CountTable) -> None:
     for old in range(len(table.keys)):
         if table.keys[old] >= 0:
-            slot = _slot(grown.keys, table.keys[old])
-            grown.keys[slot] = table.keys[old]
-            grown.counts[slot], grown.last[slot] = table.counts[old], table.last[old]
-    return grown
+            slot = _slot(larger.keys, table.keys[old])
+            larger.keys[slot] = table.keys[old]
+            larger.counts[slot], larger.last[slot] = table.counts[old], table.last[old]
 
 
 # -------------------------------------------------------------------------------- body counts: where bodies lead
@@ -222,20 +227,26 @@ def count_bodies(
         np.full(num_entities, -1), np.full(len(starts.offsets), -1),
         np.empty(num_runs, np.int64), np.empty(num_runs, np.int64), np.empty(num_runs, np.int64),
     )  # fmt: skip
-    totals, errors = np.zeros(len(bodies)), np.zeros(len(bodies))
-    alive, costs = np.ones(len(bodies), np.bool_), np.zeros(len(group_offsets) - 1)
-    token = 0
+    size = len(bodies)
+    totals, errors, alive = np.zeros(size), np.zeros(size), np.ones(size, np.bool_)
+    rest, squares, first_run = np.zeros(size), np.zeros(size), np.full(size, -1)
+    costs = np.zeros(len(group_offsets) - 1)
+    token = int64(0)
     for group in range(len(group_offsets) - 1):
-        own = slice(group_offsets[group], group_offsets[group + 1])
-        first = bodies[own.start, 0]
-        from_here = starts.entities[starts.offsets[first] : starts.offsets[first + 1]]
-        totals[own], errors[own], alive[own], costs[group], token = _count_group(
-            from_here, pilot, budgets[group], bodies[own], length, limits[own], edges, runs, scratch, token
-        )
+        low, high = group_offsets[group], group_offsets[group + 1]
+        first = bodies[low, 0]
+        counts = GroupCounts(
+            totals[low:high], errors[low:high], alive[low:high],
+            rest[low:high], squares[low:high], first_run[low:high],
+        )  # fmt: skip
+        costs[group], token = _count_group(
+            starts.entities[starts.offsets[first] : starts.offsets[first + 1]], pilot, budgets[group],
+            bodies[low:high], length, limits[low:high], edges, runs, scratch, token, counts,
+        )  # fmt: skip
     return totals, errors, alive, costs
 
 
-@kernel
+@inner_kernel
 def _count_group(
     starts: Array,  # (start)
     pilot: int,
@@ -246,18 +257,19 @@ def _count_group(
     edges: Edges,
     runs: EdgeRuns,
     scratch: CountScratch,
-    token: int,  # above all that stand in the scratch
-) -> tuple[Array, Array, Array, float, int]:
-    """If the pilot shows that all starts cost more than the budget, the rest is estimated from as many starts as
-    it allows. Their number is fixed before they are walked, so the estimate is unbiased.
+    token: int,  # above all tokens in the scratch
+    counts: GroupCounts,  # receives the counts
+) -> tuple[float, int]:
+    """Counts the pairs of a group's bodies. Gives the cost of an exact count, or 0 if it was one, and the token.
+
+    If the pilot shows that all starts would cost more than the budget, the rest is estimated from as many starts
+    as it allows. Their number is fixed before they are walked, so the estimate is unbiased.
     """
     offsets, relations, tails = edges
     run_starts, run_offsets = runs
     seen, via, ends, reached, body_of, run_of, next_run, end_of = scratch
-    total, rest, squares = np.zeros(len(bodies)), np.zeros(len(bodies)), np.zeros(len(bodies))
-    alive = np.ones(len(bodies), np.bool_)
+    total, errors, alive, rest, squares, first_run = counts
     num_alive, steps, stop, cost = len(bodies), 0, len(starts), 0.0
-    first_run = np.full(len(bodies), -1)
     for body in range(len(bodies)):
         body_of[bodies[body, length - 1]] = body
     for i in range(len(starts)):
@@ -303,7 +315,6 @@ def _count_group(
         steps += walked
     for body in range(len(bodies)):
         body_of[bodies[body, length - 1]] = -1
-    errors = np.zeros(len(bodies))
     if stop == len(starts) or num_alive == 0:
         cost = 0.0
     else:
@@ -315,7 +326,7 @@ def _count_group(
             # A sample cannot tell less than one pair: where it saw none, the error would be 0, as if exact.
             spread = np.sqrt(max(variance * sampled, 1.0) * (1 - sampled / unknown))
             errors[body] = unknown / sampled * spread
-    return total, errors, alive, cost, token
+    return cost, token
 
 
 # ------------------------------------------------------------------------------------------ rules with constants
@@ -333,8 +344,8 @@ def count_constants(
     attribute_tail: Array,
     bearers: Array,  # (edge relation): how many X have such an edge to another entity
     edges: Edges,
-) -> tuple[Array, Array, Array, Array]:
-    """Rules (r, c) ← (b, d) and (r, c) ← (b, any): target, body, body count, support.
+) -> Array:
+    """Rules (r, c) ← (b, d) and (r, c) ← (b, any).  (rule, 4): target, body, body count, support
 
     Bodies are attributes, or `-1 - b` for any A. X is neither c nor the body's entity.
     """
@@ -344,7 +355,7 @@ def count_constants(
     with_any = np.zeros(len(bearers), np.int64)  # X with the target and another edge of this relation
     touched = np.empty(num_attributes, np.int64)
     out = np.empty((1024, 4), np.int64)
-    size = 0
+    size = int64(0)
     for target in targets:
         r, c = attribute_relation[target], attribute_tail[target]
         num_touched = 0
@@ -368,6 +379,10 @@ def count_constants(
                     previous = b
             only_c += own_edges == 1
         for i in range(num_touched):
+            if size + 2 > len(out):
+                larger = np.empty((2 * len(out), 4), np.int64)
+                _copy_rows(out, larger, size)
+                out = larger
             body = touched[i]
             support, together[body] = together[body], 0
             b, d = attribute_relation[body], attribute_tail[body]
@@ -375,7 +390,7 @@ def count_constants(
             if c != d and has_edge(offsets, relations, tails, c, b, d):
                 count -= 1  # X = c is no instance
             if support >= minimum and support >= confidence * count:
-                out, size = _append(out, size, target, body, count, support)
+                size = _append(out, size, target, body, count, support)
             support, with_any[b] = with_any[b], 0
             if support >= minimum:
                 count = bearers[b] - (only_c if b == r else 0)
@@ -385,15 +400,18 @@ def count_constants(
                         count -= 1
                         break
                 if support >= confidence * count:
-                    out, size = _append(out, size, target, -1 - b, count, support)
-    return out[:size, 0], out[:size, 1], out[:size, 2], out[:size, 3]
+                    size = _append(out, size, target, -1 - b, count, support)
+    return out[:size]
 
 
-@kernel
-def _append(out: Array, size: int, target: int, body: int, count: int, support: int) -> tuple[Array, int]:
-    if size == len(out):
-        grown = np.empty((2 * size, 4), np.int64)
-        grown[:size] = out
-        out = grown
+@inner_kernel
+def _append(out: Array, size: int, target: int, body: int, count: int, support: int) -> int:
     out[size, 0], out[size, 1], out[size, 2], out[size, 3] = target, body, count, support
-    return out, size + 1
+    return size + 1
+
+
+@inner_kernel
+def _copy_rows(rows: Array, larger: Array, count: int) -> None:
+    for row in range(count):
+        for column in range(rows.shape[1]):
+            larger[row, column] = rows[row, column]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from squire.core.compile import kernel
+from squire.core.compile import inner_kernel
 
 Array = Any  # numba infers the types; the shapes stand at the arguments
 
@@ -29,13 +29,13 @@ class Starts(NamedTuple):
     offsets: Array  # (edge relation + 1)
 
 
-@kernel
+@inner_kernel
 def inverse(edge_type: int, num_relations: int) -> int:
     """`core.relations.inverse` for compiled code, without a division."""
     return edge_type + num_relations if edge_type < num_relations else edge_type - num_relations
 
 
-@kernel
+@inner_kernel
 def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[int, int]:
     """The slice of edges of (head, relation)."""
     low, high = offsets[head], offsets[head + 1]
@@ -56,7 +56,7 @@ def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[in
     return first, low
 
 
-@kernel
+@inner_kernel
 def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
     """First position in low:high whose value is not below `value`."""
     while low < high:
@@ -68,14 +68,14 @@ def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
     return low
 
 
-@kernel
+@inner_kernel
 def has_edge(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
     low, high = span(offsets, relations, head, relation)
     at = lower_bound(tails, low, high, tail)
     return at < high and tails[at] == tail
 
 
-@kernel
+@inner_kernel
 def reach(
     x: int,
     prefix: Array,  # (MAX_LENGTH): the body's relations; all but the last of them are walked

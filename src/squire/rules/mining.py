@@ -184,7 +184,7 @@ def _find_support(
         share = len(own) / sizes[head]
         support = counts / share
         trivial = (length == 1) & (keys == int(head) * (2 * adjacency.num_relations) ** 2)
-        good = (support >= options.min_support) & ~trivial
+        good = (keys >= 0) & (support >= options.min_support) & ~trivial
         rows = int(np.count_nonzero(good))
         return np.full(rows, head, np.int32), keys[good], support[good], np.full(rows, share)
 
@@ -319,7 +319,8 @@ def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: _Work) -
             Edges(adjacency.offsets, adjacency.relations, adjacency.tails),
         )  # fmt: skip
 
-    for _, (target, body, body_count, support) in work.run("rules with constants", task, count):
+    for _, found in work.run("rules with constants", task, count):
+        target, body, body_count, support = found.T
         is_any = body < 0
         safe = np.where(is_any, 0, body)
         full = np.full((len(target), MAX_LENGTH), NONE, np.int32)
