@@ -26,7 +26,6 @@ from squire.evaluation.fused import Fused, rank_by_fusion
 from squire.evaluation.metrics import Metrics
 from squire.evaluation.queries import QuerySet
 from squire.evaluation.reliability_plot import draw_reliability
-from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.ranking.folds import FOLDS
@@ -45,7 +44,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=FOLDS)
     arguments = parser.parse_args()
     for name in arguments.graphs:
-        content, rows = record(load_graph(datasets.resolve(name)), arguments.seeds, arguments.folds)
+        content, rows = record(load_graph(name), arguments.seeds, arguments.folds)
         parts = "" if arguments.folds == FOLDS else f" --folds {arguments.folds}"
         command = f"python scripts/record_fusion.py --seeds {arguments.seeds}{parts} {name}"
         with replacing(HOME / "results" / f"fused-{name}.json") as temporary:

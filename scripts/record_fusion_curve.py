@@ -24,7 +24,6 @@ from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.plots import plain, save
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency
-from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.ranking.fusion import FusionOptions, fit_fusion
@@ -46,7 +45,7 @@ class Point:
 
 def main() -> None:
     names = sys.argv[1:]
-    curves = {name: curve(load_graph(datasets.resolve(name))) for name in names}
+    curves = {name: curve(load_graph(name)) for name in names}
     content = {
         "command": f"python scripts/record_fusion_curve.py {' '.join(names)}",
         "seed": SEED,

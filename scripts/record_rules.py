@@ -20,7 +20,6 @@ from squire.core.files import replacing
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import Metrics
 from squire.evaluation.queries import QuerySet
-from squire.graph.benchmarks import datasets
 from squire.graph.loading import load_graph
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
@@ -38,7 +37,7 @@ def main() -> None:
 
 def record(name: str) -> tuple[dict[str, object], list[Metrics]]:
     options = MiningOptions()
-    graph = load_graph(datasets.resolve(name))
+    graph = load_graph(name)
     began = time.perf_counter()
     rules = mine_rules(graph.train, options).rules
     mined = time.perf_counter()

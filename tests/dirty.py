@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from graphs import compress, write
 
-from squire.graph.report import Fault
+from squire.graph.checking import Fault
 
 GOOD = "a\tr\tb\nb\tr\tc\n"
 

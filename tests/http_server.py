@@ -14,11 +14,6 @@ class Served:
     """One file and how it is served; tests change it between requests."""
 
     body: bytes
-    etag: str | None = '"one"'
-    modified: str | None = None
-    ranges: bool = True  # False: a Range request gets 200 and everything
-    ignore_if_range: bool = False  # True: a piece is sent though the version has changed
-    shift: int = 0  # a piece begins so many bytes too late
     breaks: list[int] = field(default_factory=list)  # the next answers break off after so many bytes
     statuses: list[int] = field(default_factory=list)  # the next answers are these errors
     lie: int = 0  # what is added to the true Content-Length
@@ -32,8 +27,6 @@ class Seen:
     """One request and the status it got."""
 
     path: str
-    range: str | None
-    if_range: str | None
     status: int
 
 
@@ -69,30 +62,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.note(status)
             self.send_error(status)
             return
-        start = self.start(served)
-        if start >= len(served.body) and start:
-            self.note(416)
-            self.send_error(416)
-            return
-        self.answer(served, start)
-
-    def start(self, served: Served) -> int:
-        """The first byte to send; 0 is the whole file."""
-        wanted, condition = self.headers["Range"], self.headers["If-Range"]
-        changed = condition is not None and condition not in (served.etag, served.modified)
-        if wanted is None or not served.ranges or (changed and not served.ignore_if_range):
-            return 0
-        return int(wanted.removeprefix("bytes=").removesuffix("-")) + served.shift
-
-    def answer(self, served: Served, start: int) -> None:
-        body = served.body[start:]
-        self.note(206 if start else 200)
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(served.body) - 1}/{len(served.body)}")
-        for name, value in (("ETag", served.etag), ("Last-Modified", served.modified)):
-            if value is not None:
-                self.send_header(name, value)
+        body = served.body
+        self.note(200)
+        self.send_response(200)
         if served.measure == "length":
             self.send_header("Content-Length", str(len(body) + served.lie))
         elif served.measure == "chunked":
@@ -108,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def note(self, status: int) -> None:
-        self.server.log.append(Seen(self.path, self.headers["Range"], self.headers["If-Range"], status))
+        self.server.log.append(Seen(self.path, status))
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet: the tests read `log`."""

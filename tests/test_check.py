@@ -10,8 +10,8 @@ from graphs import facts_of, make_graph, write
 
 from squire.core import files as streams
 from squire.errors import DataError
-from squire.graph.loading import Holdout, check_graph, load_graph
-from squire.graph.report import EXAMPLES_KEPT, Fault, Report
+from squire.graph.checking import EXAMPLES_KEPT, Fault, Report
+from squire.graph.loading import check_graph, load_graph
 
 
 def case_id(case: Case) -> str:
@@ -116,7 +116,7 @@ def test_two_files_of_one_split_are_refused(tmp_path: Path, names: tuple[str, st
     for name in {"train.txt", *names}:
         write(tmp_path / name, GOOD)
     split = names[0].partition(".")[0]
-    with pytest.raises(DataError, match=rf"are both the {split} split\. To do: keep one of them\."):
+    with pytest.raises(DataError, match=rf"are both the {split} split\. Keep one of them\."):
         load_graph(tmp_path)
     with pytest.raises(DataError, match=rf"are both the {split} split"):
         check_graph(tmp_path)
@@ -183,7 +183,7 @@ def test_rows_are_not_lost_between_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("squire.graph.formats.rdf.ROWS_PER_BLOCK", 3)
     row = "e:{0},e:r,e:{1}\n" if suffix == ".csv" else "<e:{0}> <e:r> <e:{1}> .\n"
     path = write(tmp_path / f"x{suffix}", "".join(row.format(i, i + 1) for i in range(10)))
-    graph = load_graph(path, holdout=Holdout(0, 0))
+    graph = load_graph(path, holdout=(0, 0))
     assert facts_of(graph) == {(f"e:{i}", "e:r", f"e:{i + 1}") for i in range(10)}
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from squire import __version__
 from squire.cli import app
+from squire.core.progress import Progress, no_progress
 from squire.graph.benchmarks import datasets
 from squire.graph.loading import load_graph
 
@@ -65,14 +66,14 @@ MISTAKES = {
     "broken file": (["stats", "broken.tsv"], 1, "broken.tsv:1: found 1 columns"),
     "unknown entity": (["show", "good.tsv", "citty7"], 1, "unknown entity 'citty7'. Nearest: 'city7'"),
     "unknown dataset": (["fetch", "FB15K238"], 1, "FB15k-237|FB15K237"),
-    "half a graph file": (["stats", "half.graph"], 1, "half.graph: not a whole graph file"),
+    "half a graph file": (["stats", "half.graph"], 1, "half.graph: damaged or cut short"),
     "a target that cannot be": (["convert", "good.tsv", "good.tsv/x.tsv"], 1, "good.tsv"),
     "a format not written": (["convert", "good.tsv", "x.csv"], 1, "cannot write '.csv'"),
-    "shares": (["stats", "good.tsv", "--holdout", "0.9,0.9"], 1, "--holdout 0.9,0.9: expected two shares"),
-    "no shares": (["stats", "good.tsv", "--holdout", "much"], 1, "--holdout much: expected two shares"),
+    "shares": (["stats", "good.tsv", "--holdout", "0.9,0.9"], 1, "holdout=(0.9, 0.9): expected two shares"),
+    "no shares": (["stats", "good.tsv", "--holdout", "much"], 1, "holdout=much: expected two shares"),
     "seed": (["stats", "good.tsv", "--seed", "-1"], 2, "Invalid value for '--seed'"),
-    "order": (["check", "good.tsv", "--order", "abc"], 1, "--order abc: expected the letters"),
-    "separator": (["check", "good.tsv", "--separator", "::"], 1, "--separator '::': expected one ASCII character"),
+    "order": (["check", "good.tsv", "--order", "abc"], 1, "order='abc': expected the letters"),
+    "separator": (["check", "good.tsv", "--separator", "::"], 1, "separator='::': expected one ASCII character"),
     "unknown option": (["check", "good.tsv", "--nonsense"], 2, "No such option"),
     "nothing to check": (["check"], 2, "Missing argument"),
 }
@@ -242,8 +243,7 @@ def test_list_in_earnest() -> None:
 def test_fetch_hands_the_progress_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def fetch_dataset(name: str, *, progress: datasets.FileProgress | None = None) -> Path:
-        assert progress is not None
+    def fetch_dataset(name: str, *, progress: Progress = no_progress) -> Path:
         progress("train.tsv", 5, None)
         progress("train.tsv", 9, 9)
         asked.append(name)
@@ -296,5 +296,5 @@ def test_convert_refuses_without_leaving_a_file(tmp_path: Path) -> None:
     make_graph({"train": [("a\tb", "r", "c")]}).save(tmp_path / "x.graph")
     done = run("data", "convert", tmp_path / "x.graph", tmp_path / "x.tsv")
     assert done.returncode == 1
-    assert "holds a tab or a line end, which TSV cannot" in done.stderr
+    assert "contains a tab or a line end, which TSV cannot" in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["x.graph"]

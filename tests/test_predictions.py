@@ -14,11 +14,8 @@ from squire.cli.answer import path_text
 from squire.completion.jobs import Predictor, Wanted
 from squire.completion.predictions import SCHEMA
 from squire.completion.questions import QuestionsOfFile
-from squire.graph.formats.delimited import ReadOptions
 from squire.graph.loading import load_graph
 from squire.reasoning.answers import Edge, Evidence
-
-KEEP_LITERALS = ReadOptions(literals=True)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +118,7 @@ def test_n_triples_can_be_read_back(run: Path, whole: Path, tmp_path: Path) -> N
     assert [line.startswith("# ") for line in lines] == [True, False] * len(expected)
     plain = next(i for i, row in enumerate(expected) if not {"\\", "\n", "\t"} & set("".join(row)))
     assert lines[2 * plain] == "# {4} {5}: {6}".format(*expected[plain])
-    assert facts_of(load_graph(out, KEEP_LITERALS)) == {tuple(row[:3]) for row in expected}
+    assert facts_of(load_graph(out, literals=True)) == {tuple(row[:3]) for row in expected}
 
 
 def test_a_literal_is_one_as_a_tail_and_is_given_a_name_as_a_head(run: Path, tmp_path: Path) -> None:
@@ -130,4 +127,4 @@ def test_a_literal_is_one_as_a_tail_and_is_given_a_name_as_a_head(run: Path, tmp
     result = complete(run, "-o", out, "--queries", asked, "-k", 99, "--beam", 99)
     assert result.exit_code == 0, result.output
     assert f"<p00> <knows> {ODD[-1]} .\n".replace("<", "<urn:squire:") in out.read_text()
-    assert {("p00", "knows", ODD[-1]), (ODD[-1], "knows", "p00")} <= facts_of(load_graph(out, KEEP_LITERALS))
+    assert {("p00", "knows", ODD[-1]), (ODD[-1], "knows", "p00")} <= facts_of(load_graph(out, literals=True))

@@ -8,18 +8,16 @@ from graphs import facts_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.graph.formats.delimited import ReadOptions
+from squire.graph.checking import Fault
 from squire.graph.formats.rdf import MINTED, label_of, term_of
 from squire.graph.graph import Graph
-from squire.graph.loading import Holdout, check_graph, load_graph
-from squire.graph.report import Fault
+from squire.graph.loading import check_graph, load_graph
 
-WHOLE = Holdout(0, 0)
 XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:ex="http://e.org/">\n{}</rdf:RDF>\n'
 
 
 def whole(path: Path, *, literals: bool = False) -> Graph:
-    return load_graph(path, ReadOptions(literals=literals), WHOLE)
+    return load_graph(path, literals=literals, holdout=(0, 0))
 
 
 @pytest.mark.parametrize(

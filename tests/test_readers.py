@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,10 @@ from graphs import LabelTriple, facts_of, write
 
 from squire.core import files as streams
 from squire.errors import SettingError
+from squire.graph.checking import Fault
 from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import SPLITS, Graph
-from squire.graph.loading import Holdout, check_graph, load_graph, read_graph
-from squire.graph.report import Fault
+from squire.graph.loading import check_graph, load_graph
 
 NS = "http://example.org/"
 FACTS: dict[str, list[LabelTriple]] = {
@@ -27,7 +28,6 @@ FACTS: dict[str, list[LabelTriple]] = {
     "test": [(f"{NS}c", f"{NS}likes", "_:x")],
 }
 EVERYTHING = {fact for facts in FACTS.values() for fact in facts}
-WHOLE = Holdout(0, 0)
 
 
 def tsv(facts: list[LabelTriple]) -> bytes:
@@ -89,9 +89,9 @@ WRITERS = {
 COMPRESSIONS = ["", ".gz", ".xz", ".zst"]
 
 
-def whole(path: Path, options: ReadOptions | None = None) -> Graph:
+def whole(path: Path, **options: Any) -> Graph:
     """A file with nothing held out."""
-    return load_graph(path, options, WHOLE)
+    return load_graph(path, holdout=(0, 0), **options)
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -179,12 +179,12 @@ def test_the_order_of_columns_can_be_chosen(tmp_path: Path, order: str, suffix: 
     cells = {"h": "a", "r": "likes", "t": "b"}
     separator = "," if suffix == ".csv" else "\t"
     path = write(tmp_path / f"x{suffix}", separator.join(cells[role] for role in order) + "\n")
-    assert facts_of(whole(path, ReadOptions(order=order))) == {("a", "likes", "b")}
+    assert facts_of(whole(path, order=order)) == {("a", "likes", "b")}
 
 
 @pytest.mark.parametrize("order", ["hht", "hr", "HRT", ""])
 def test_an_order_that_is_none_is_refused(order: str) -> None:
-    with pytest.raises(SettingError, match=f"--order {order}: expected the letters h, r and t"):
+    with pytest.raises(SettingError, match=f"order='{order}': expected the letters h, r and t"):
         ReadOptions(order=order)
 
 
@@ -209,37 +209,37 @@ def test_a_header_is_detected_and_its_order_used(tmp_path: Path, header: str, ro
 def test_a_triple_that_reads_like_a_header_can_be_kept(tmp_path: Path, suffix: str) -> None:
     text = "h\tr\tt\n"
     path = write(tmp_path / f"x{suffix}", text.replace("\t", ",") if suffix == ".csv" else text)
-    assert facts_of(whole(path, ReadOptions(header=False))) == {("h", "r", "t")}
+    assert facts_of(whole(path, header=False)) == {("h", "r", "t")}
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv"])
 def test_a_header_of_other_words_can_be_announced(tmp_path: Path, suffix: str) -> None:
     text = "von\twie\tnach\na\tr\tb\n"
     path = write(tmp_path / f"x{suffix}", text.replace("\t", ",") if suffix == ".csv" else text)
-    assert facts_of(whole(path, ReadOptions(header=True))) == {("a", "r", "b")}
+    assert facts_of(whole(path, header=True)) == {("a", "r", "b")}
 
 
 def test_the_chosen_order_goes_before_the_header(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tsv", "head\trelation\ttail\na\tb\tr\n")
-    assert facts_of(whole(path, ReadOptions(order="htr"))) == {("a", "r", "b")}
+    assert facts_of(whole(path, order="htr")) == {("a", "r", "b")}
 
 
 @pytest.mark.parametrize("separator", [";", "|", " ", ","])
 @pytest.mark.parametrize("suffix", [".txt", ".csv"])
 def test_the_separator_can_be_chosen(tmp_path: Path, separator: str, suffix: str) -> None:
     path = write(tmp_path / f"x{suffix}", separator.join(["a", "likes", "b"]))
-    assert facts_of(whole(path, ReadOptions(separator=separator))) == {("a", "likes", "b")}
+    assert facts_of(whole(path, separator=separator)) == {("a", "likes", "b")}
 
 
 @pytest.mark.parametrize("separator", ["", "::", "·"])
 def test_a_separator_of_another_length_is_refused(separator: str) -> None:
-    with pytest.raises(SettingError, match=f"--separator '{separator}': expected one ASCII character"):
+    with pytest.raises(SettingError, match=f"separator='{separator}': expected one ASCII character"):
         ReadOptions(separator=separator)
 
 
 @pytest.mark.parametrize("separator", ["\n", "\r", '"'])
 def test_a_separator_with_another_meaning_is_refused(separator: str) -> None:
-    with pytest.raises(SettingError, match=r"--separator .*: line ends and quotes have a meaning"):
+    with pytest.raises(SettingError, match=r"separator=.*: line ends and quotes have other meanings"):
         ReadOptions(separator=separator)
 
 
@@ -269,7 +269,7 @@ def test_blocks_may_end_anywhere(
     path = write(
         tmp_path / "x.tsv", end.join("\t".join(fact) for fact in facts) + end.strip("\n") * bool(last) + last
     )
-    _, report = read_graph(path, ReadOptions(), WHOLE)
+    report = check_graph(path)
     assert facts_of(whole(path)) == set(facts)
     windows = report.findings.get(Fault.CRLF)
     assert (windows.count if windows else 0) == (0 if end == "\n" else 12 if last else 11)
@@ -286,7 +286,7 @@ def test_parquet_columns_by_name_among_others(tmp_path: Path) -> None:
 
 def test_parquet_columns_by_position(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", parquet([("a", "b", "r")], ("c0", "c1", "c2")))
-    assert facts_of(whole(path, ReadOptions(order="htr"))) == {("a", "r", "b")}
+    assert facts_of(whole(path, order="htr")) == {("a", "r", "b")}
 
 
 def test_parquet_numbers_and_categories_become_labels(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import NaiveAdjacency, Triple
 
+from squire.core.relations import inverse
 from squire.errors import DataError
 from squire.graph.adjacency import Adjacency, Ids, sort_unique
 from squire.graph.graph import Graph
@@ -74,8 +75,8 @@ def test_every_edge_can_be_walked_back(triples: list[Triple]) -> None:
     assert adjacency.num_edges == 2 * len(set(triples))
     for head in range(ENTITIES):
         for relation, tail in zip(*(side.tolist() for side in adjacency.edges(head)), strict=True):
-            assert adjacency.contains(tail, adjacency.inverse(relation), head)
-            assert adjacency.inverse(adjacency.inverse(relation)) == relation
+            assert adjacency.contains(tail, inverse(relation, RELATIONS), head)
+            assert inverse(inverse(relation, RELATIONS), RELATIONS) == relation
 
 
 @given(triple_lists)

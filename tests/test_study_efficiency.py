@@ -23,7 +23,6 @@ from squire.errors import SettingError, SquireError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet
-from squire.graph.benchmarks.datasets import resolve
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
 from squire.model.recipe import Recipe, load_recipe, load_settings
@@ -87,7 +86,7 @@ def test_rules_are_planted_that_answer_what_is_held_out() -> None:
 
 
 def test_samples_grow_and_hold_all_facts_among_their_entities() -> None:
-    graph = load_graph(resolve("world"))
+    graph = load_graph("world")
     smaller: set[str] = set()
     for share in (0.1, 0.4, 1.0):
         sample = sample_graph(graph, share, seed=3)
@@ -108,7 +107,7 @@ def test_samples_grow_and_hold_all_facts_among_their_entities() -> None:
 
 
 def test_a_sample_is_about_as_dense_as_the_graph_and_hangs_together() -> None:
-    graph = load_graph(resolve("world"))
+    graph = load_graph("world")
     whole = len(graph.train.triples) / graph.num_entities
     sample = sample_graph(graph, 0.25)
     assert whole / 1.6 < len(sample.train.triples) / sample.num_entities < whole * 1.6
@@ -123,7 +122,7 @@ def test_a_sample_is_about_as_dense_as_the_graph_and_hangs_together() -> None:
 
 
 def test_everything_is_discovered_once_by_an_edge_from_before_and_what_has_none_last() -> None:
-    graph = load_graph(resolve("world"))
+    graph = load_graph("world")
     edges = graph.train
     place = discovery_order(edges, np.random.default_rng(0))
     assert sorted(place.tolist()) == list(range(graph.num_entities))

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 from squire.core.version import __version__
-from squire.graph.formats.delimited import ReadOptions
 from squire.graph.graph import Graph
-from squire.graph.loading import Holdout, check_graph, load_graph, write_graph
+from squire.graph.loading import check_graph, load_graph, write_graph
 from squire.rules.anyburl import read_rules, write_rules
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
@@ -16,9 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Graph",
-    "Holdout",
     "MiningOptions",
-    "ReadOptions",
     "Reasoner",
     "RuleEngine",
     "__version__",

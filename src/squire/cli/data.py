@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -14,11 +13,8 @@ from rich.tree import Tree
 from squire.cli.console import errors, out, print_json, progress_bar
 from squire.errors import SettingError
 from squire.graph.benchmarks import datasets
-from squire.graph.formats.delimited import ReadOptions
-from squire.graph.graph import Graph
-from squire.graph.loading import WRITABLE, Holdout, check_graph, load_graph, write_graph
-from squire.graph.report import EXAMPLES_KEPT
-from squire.graph.statistics import Stats
+from squire.graph.checking import EXAMPLES_KEPT
+from squire.graph.loading import WRITABLE, check_graph, load_graph, write_graph
 
 app = typer.Typer(help="Load, check, look at and convert graphs.", no_args_is_help=True)
 
@@ -32,17 +28,12 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the division.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_graph(source: str, options: ReadOptions | None = None, holdout: str = "0.1,0.1", seed: int = 0) -> Graph:
-    """The graph behind a path or a dataset's name."""
-    return load_graph(datasets.resolve(source), options, _holdout(holdout, seed))
-
-
-def _holdout(shares: str, seed: int) -> Holdout:
+def _shares(text: str) -> tuple[float, float]:
     try:
-        valid, test = (float(share) for share in shares.split(","))
+        valid, test = (float(share) for share in text.split(","))
     except ValueError:
-        raise SettingError(f"--holdout {shares}: expected two shares, e.g. 0.1,0.1.") from None
-    return Holdout(valid, test, seed)
+        raise SettingError(f"holdout={text}: expected two shares, e.g. 0.1,0.1.") from None
+    return valid, test
 
 
 @app.command(epilog="Example: squire data check my-graph.tsv --separator ';'")
@@ -55,7 +46,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Report everything that is wrong or suspicious; exit code 0 if the graph can be used, 1 if not."""
-    report = check_graph(datasets.resolve(source), ReadOptions(order, header, separator, literals))
+    report = check_graph(source, order=order, header=header, separator=separator, literals=literals)
     if as_json:
         findings = [
             {
@@ -93,8 +84,16 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Entities, relations, facts and degrees (the paper's Table 1)."""
-    graph = open_graph(source, ReadOptions(order, header, separator, literals), holdout, seed)
-    figures = Stats.from_graph(graph).as_dict()
+    graph = load_graph(
+        source,
+        holdout=_shares(holdout),
+        seed=seed,
+        order=order,
+        header=header,
+        separator=separator,
+        literals=literals,
+    )
+    figures = graph.stats().as_dict()
     if as_json:
         print_json(figures)
         return
@@ -116,21 +115,19 @@ def show(
     literals: Literals = False,
 ) -> None:
     """Print what the train split says about an entity."""
-    # Nothing is held out: who looks at a file wants to see all of it.
-    graph = open_graph(source, ReadOptions(order, header, separator, literals), "0,0")
-    labels = graph.labels
-    head = labels.entity_id(entity)
-    relations, tails = graph.train.edges(head)
-    tree = Tree(f"[bold]{escape(labels.entity(head))}[/]  [dim]{len(tails):,} edges[/]")
-    for relation in np.unique(relations).tolist():
-        own = tails[relations == relation]
-        forward = relation < graph.num_relations
-        label = escape(labels.relation(relation))
-        branch = tree.add(f"─{label}→" if forward else f"←{label}─", highlight=False)
-        for tail in own[:limit].tolist():
-            branch.add(escape(labels.entity(tail)), highlight=False)
-        if len(own) > limit:
-            branch.add(f"[dim]… and {len(own) - limit:,} more (--limit)[/]")
+    # Nothing is held out, so that all of a file is shown.
+    graph = load_graph(source, holdout=(0, 0), order=order, header=header, separator=separator, literals=literals)
+    found = graph.neighbours(entity)
+    size = sum(len(others) for _, _, others in found)
+    name = graph.labels.entity(graph.labels.entity_id(entity))
+    tree = Tree(f"[bold]{escape(name)}[/]  [dim]{size:,} edges[/]")
+    for relation, inverse, others in found:
+        label = escape(relation)
+        branch = tree.add(f"←{label}─" if inverse else f"─{label}→", highlight=False)
+        for other in others[:limit]:
+            branch.add(escape(other), highlight=False)
+        if len(others) > limit:
+            branch.add(f"[dim]… and {len(others) - limit:,} more (--limit)[/]")
     out.print(tree)
 
 
@@ -145,7 +142,7 @@ def list_() -> None:
 
 @app.command(epilog="Example: squire data fetch WN18RR")
 def fetch(name: Annotated[str, typer.Argument(help="A name that 'squire data list' shows.")]) -> None:
-    """Download a named benchmark, verified; an interrupted download goes on where it stopped."""
+    """Download and verify a named benchmark."""
     with progress_bar(f"fetch {escape(name)}", unit_bytes=True) as bar:
         path = datasets.fetch_dataset(name, progress=bar.stage)
     out.print(f"{name} is in {path}", markup=False, highlight=False, soft_wrap=True)
@@ -165,6 +162,14 @@ def convert(
 ) -> None:
     """Write a graph in another format; a .graph file loads fastest and keeps splits and labels together."""
     suffix = file_format if file_format.startswith(".") else f".{file_format}"
-    graph = open_graph(source, ReadOptions(order, header, separator, literals), holdout, seed)
+    graph = load_graph(
+        source,
+        holdout=_shares(holdout),
+        seed=seed,
+        order=order,
+        header=header,
+        separator=separator,
+        literals=literals,
+    )
     for file in write_graph(graph, target, suffix):
         errors.print(f"wrote {file}", markup=False, highlight=False, soft_wrap=True)

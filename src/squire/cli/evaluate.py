@@ -15,7 +15,7 @@ from rich.text import Text
 
 from squire.cli.choices import AggregateOption, BeamOption, RankingOption
 from squire.cli.console import Bar, errors, out, print_json, progress_bar
-from squire.cli.data import AsJson, open_graph
+from squire.cli.data import AsJson
 from squire.cli.tables import HEADINGS, figures, print_metrics
 from squire.core.files import replacing
 from squire.core.run_files import FUSION, GRAPH, evaluation_file
@@ -27,6 +27,7 @@ from squire.evaluation.ranking import Ranking
 from squire.evaluation.reliability_plot import draw_reliability
 from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.graph import Graph
+from squire.graph.loading import load_graph
 from squire.rules.application import RuleEngine
 from squire.rules.rules import Rules
 from squire.search.evidence import GRADES
@@ -198,7 +199,7 @@ def _edges(constraint: str, graph: Graph) -> tuple[Adjacency, str]:
         return graph.train, constraint
     # Of a graph that comes in splits, train alone: its test may hold the very answers that are asked for. A single
     # file is taken whole.
-    other = open_graph(constraint, holdout="0,0")
+    other = load_graph(constraint, holdout=(0, 0))
     edges = graph.edges_of(other)
     if not edges.num_edges:
         raise SettingError(f"--constraint {constraint}: has no edge between the entities of {graph.name}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from squire.cli.console import errors, out, progress_bar
-from squire.cli.data import Source, open_graph
+from squire.cli.data import Source
 from squire.cli.tables import print_metrics
 from squire.core.locks import locked
 from squire.core.run_files import GRAPH
@@ -17,6 +17,7 @@ from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
+from squire.graph.loading import load_graph
 
 if TYPE_CHECKING:
     from squire.ranking.fusion import FusionInfo
@@ -54,7 +55,7 @@ def fuse(
     from squire.search.trained import TrainedModel
     from squire.training.shadow import shadow_scorers
 
-    graph = open_graph(source)
+    graph = load_graph(source)
     began = time.perf_counter()
     with locked(folder), progress_bar("fusing") as bar:
         _check_folder(folder, graph)

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from squire.cli.console import errors, progress_bar
-from squire.cli.data import Source, open_graph
+from squire.cli.data import Source
 from squire.cli.rules import load_rules
 from squire.core.relations import both_directions
 from squire.errors import SettingError
+from squire.graph.loading import load_graph
 from squire.paths.paths import SOURCES
 from squire.paths.sampling import MAX_HOPS, sample_paths
 from squire.paths.table import write_table
@@ -33,7 +34,7 @@ def paths(
     """Write the evidence paths of every train fact and its inverse: along rules first, then at random."""
     if output.suffix != ".parquet":
         raise SettingError(f"--output {output}: expected a name that ends in .parquet.")
-    graph = open_graph(source)
+    graph = load_graph(source)
     rules = load_rules(rules_file, graph.labels) if rules_file else None
     if rules:
         rules = rules.take(rules.is_closed & (rules.confidence >= confidence))

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from squire.cli.console import errors, out, print_json, progress_bar
-from squire.cli.data import AsJson, Source, open_graph
+from squire.cli.data import AsJson, Source
 from squire.cli.tables import print_metrics
 from squire.core.files import ensure_creatable
 from squire.core.relations import is_inverse
@@ -21,6 +21,7 @@ from squire.evaluation.baselines import TailFrequency, rank_by_frequency, rank_b
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.graph.labels import Labels
+from squire.graph.loading import load_graph
 from squire.rules.anyburl import (
     Sidecar,
     ensure_readable,
@@ -81,7 +82,7 @@ def mine(
         threads=threads,
     )
     ensure_creatable(output)
-    graph = open_graph(source)
+    graph = load_graph(source)
     started = time.perf_counter()
     with progress_bar("mining") as show:
         mined = mine_rules(graph.train, options, show.stage)
@@ -235,7 +236,7 @@ def _open(rules_file: Path, graph: str | None) -> tuple[Graph, Rules]:
     if source is None:
         raise SettingError(f"{rules_file} does not tell its graph. To do: name it with --graph.")
     try:
-        loaded = open_graph(source)
+        loaded = load_graph(source)
     except UnknownName:
         if graph is not None:
             raise

@@ -11,11 +11,12 @@ import typer
 
 from squire.cli.choices import DeviceOption
 from squire.cli.console import errors, progress_bar, silent
-from squire.cli.data import Source, open_graph
+from squire.cli.data import Source
 from squire.cli.training import training_bar, which_iteration
 from squire.core.locks import locked
 from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE
 from squire.errors import SettingError
+from squire.graph.loading import load_graph
 from squire.graph.statistics import Stats
 from squire.model.recipe import load_recipe, recipe_for
 
@@ -72,7 +73,7 @@ def _begun(source: str, out: Path, recipe: str, settings: list[str]) -> Iterator
         raise SettingError(f"--out {out}: not empty. To do: choose another folder, or --resume.")
     from squire.model.recipe import save_settings  # late, see above
 
-    graph = open_graph(source)
+    graph = load_graph(source)
     chosen = load_recipe(recipe_for(Stats.from_graph(graph)) if recipe == "auto" else recipe, settings)
     with locked(out):
         save_settings(out, graph, chosen)

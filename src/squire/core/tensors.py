@@ -278,7 +278,7 @@ def _parse(content: npt.NDArray[np.uint8]) -> tuple[dict[str, str], dict[str, An
     """The metadata, the description of each array, and the data."""
     length = int.from_bytes(content[:8].tobytes(), "little")
     if 8 + length > len(content):
-        raise ValueError("no whole safetensors header")
+        raise ValueError("incomplete header")
     header = json.loads(content[8 : 8 + length].tobytes())
     return header.pop("__metadata__", {}), header, content[8 + length :]
 

@@ -1,10 +1,8 @@
 """The adjacency of a graph: immutable, compact, ids only.
 
 Every triple `(h, r, t)` gives two edges: `h --r--> t` and `t --r⁻¹--> h`, where r⁻¹ is `r + num_relations`.
-The edges are sorted by head, relation, tail, so that the tails of `(head, relation)` are one slice.
-Built over several splits, the same structure is the filter of a ranking: all known tails of `(head, relation)`.
-
-This module knows nothing of labels, files or torch.
+The edges are sorted by head, relation, tail, so that the tails of `(head, relation)` are one slice. Built over
+several splits, the same structure is the filter of a ranking: all known tails of `(head, relation)`.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.relations import both_directions, is_inverse
 from squire.errors import DataError
 
 Ids = npt.NDArray[np.int32]
@@ -33,13 +32,13 @@ def sort_unique(triples: Ids, num_entities: int, num_relations: int) -> Ids:
 
 
 def frozen(array: Array) -> Array:
-    """The same array, no longer writable: what is shared must not change under its readers."""
+    """The same array, no longer writable, so that it can be shared."""
     array.flags.writeable = False
     return array
 
 
 def _pack(head: Ids, relation: Ids, tail: Ids, num_entities: int, num_relations: int) -> Offsets:
-    """Distinct sorted 64-bit keys of the triples: one sort of integers is 30× as fast as a lexsort."""
+    """Distinct sorted 64-bit keys of the triples: sorting integers is 30× as fast as a lexsort."""
     if num_entities**2 * num_relations >= 2**63:
         raise DataError(f"{num_entities:,} entities × {num_relations:,} relations: too many for one graph.")
     key = head.astype(np.int64)
@@ -67,7 +66,7 @@ class Adjacency:
     """The edges that leave each entity, inverse edges included."""
 
     num_entities: int
-    num_relations: int  # of the graph, without inverses; edge relations are in [0, 2 * num_relations)
+    num_relations: int  # R, without inverses; `relations` has edge types in [0, 2R)
     offsets: Offsets  # (num_entities + 1): edges of head h are offsets[h]:offsets[h + 1]
     relations: Ids  # (edge)
     tails: Ids  # (edge)
@@ -75,14 +74,8 @@ class Adjacency:
     @classmethod
     def build(cls, triples: Ids, num_entities: int, num_relations: int) -> Adjacency:
         """From triples in any order, repeated or not.  (n, 3)"""
-        head, relation, tail = triples[:, 0], triples[:, 1], triples[:, 2]
-        key = _pack(
-            np.concatenate([head, tail]),
-            np.concatenate([relation, relation + np.int32(num_relations)]),
-            np.concatenate([tail, head]),
-            num_entities,
-            2 * num_relations,
-        )
+        edges = both_directions(triples, num_relations)
+        key = _pack(edges[:, 0], edges[:, 1], edges[:, 2], num_entities, 2 * num_relations)
         heads, relations, tails = _unpack(key, num_entities, 2 * num_relations)
         offsets = np.zeros(num_entities + 1, np.int64)
         np.cumsum(np.bincount(heads, minlength=num_entities), out=offsets[1:])
@@ -92,13 +85,8 @@ class Adjacency:
     def num_edges(self) -> int:
         return len(self.tails)
 
-    def inverse(self, relation: int) -> int:
-        """The relation that walks the same edge the other way."""
-        n = self.num_relations
-        return relation + n if relation < n else relation - n
-
     def edges(self, head: int) -> tuple[Ids, Ids]:
-        """Relations and tails of the edges that leave `head`.  (degree), (degree)"""
+        """Types and tails of the edges that leave `head`.  (degree), (degree)"""
         edges = slice(self.offsets[head], self.offsets[head + 1])
         return self.relations[edges], self.tails[edges]
 
@@ -109,7 +97,7 @@ class Adjacency:
         return tails[low:high]
 
     def relations_between(self, head: int, tail: int) -> Ids:
-        """The relations of the edges that lead from `head` to `tail`, sorted."""
+        """The types of the edges from `head` to `tail`, sorted."""
         order = self._by_tail[self.offsets[head] : self.offsets[head + 1]]
         tails = self.tails[order]
         low, high = np.searchsorted(tails, [tail, tail + 1])
@@ -121,7 +109,7 @@ class Adjacency:
         return bool(at < len(tails) and tails[at] == tail)
 
     def contains_each(self, heads: AnyIds, relations: AnyIds, tails: AnyIds) -> npt.NDArray[np.bool_]:
-        """The same for many at once, of any one shape."""
+        """The same for many triples at once, as arrays of one shape."""
         keys = self._keys
         wanted = (heads.astype(np.int64) * (2 * self.num_relations) + relations) * self.num_entities + tails
         at = np.searchsorted(keys, wanted)
@@ -129,7 +117,7 @@ class Adjacency:
 
     @cached_property
     def _keys(self) -> Offsets:
-        """One number an edge, sorted, as the edges are.  (edge)"""
+        """One number for each edge, sorted like the edges.  (edge)"""
         key = self.heads.astype(np.int64) * (2 * self.num_relations) + self.relations
         return frozen(key * self.num_entities + self.tails)
 
@@ -142,12 +130,12 @@ class Adjacency:
     @cached_property
     def triples(self) -> Ids:
         """The forward triples, sorted by head, relation, tail.  (triple, 3)"""
-        forward = self.relations < self.num_relations
+        forward = ~is_inverse(self.relations, self.num_relations)
         return frozen(np.stack([self.heads, self.relations, self.tails], axis=1)[forward])
 
     @cached_property
     def starts(self) -> tuple[Ids, Offsets]:
-        """The entities that have an edge of each relation, sorted: r's are entities[offsets[r]:offsets[r + 1]]."""
+        """The sorted entities that have an edge of each type: of r, entities[offsets[r]:offsets[r + 1]]."""
         size = max(self.num_entities, 1)
         pairs = np.unique(self.relations.astype(np.int64) * size + self.heads)
         relation, entity = np.divmod(pairs, size)

@@ -1,22 +1,151 @@
-"""What triples of ids tell about a dataset as a whole: repeats, leaks between splits, labels train never saw."""
+"""What is wrong with an input: how serious it is, where, and what to do. `check` and `load` use the same words.
+
+Readers and checks add what they find to a `Report` and carry on, so that one run shows everything. The second half
+checks a dataset as a whole: repeats, leaks between splits, labels that train never mentions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
+from squire.core.files import format_suffix
+from squire.core.ragged import ranges
+from squire.errors import DataError
 from squire.graph.adjacency import Ids, Offsets, sort_unique
-from squire.graph.formats.delimited import place_of
 from squire.graph.labels import Labels
-from squire.graph.report import Fault, Report
 
-# r' is the inverse twin of r if this share of its train facts stands reversed in r, in whichever split, and at
-# least two do: then whoever sees r' can read r off.
+EXAMPLES_KEPT = 5
+STATEMENT_FORMATS = {".ttl", ".trig", ".rdf", ".xml", ".owl"}  # their statements have no lines of their own
+
+# r' is the inverse twin of r if at least this share of the train facts of r', and at least two of them, occur
+# reversed under r in any split: then r can be read off r'.
 TWIN_SHARE = 0.8
 TWIN_COUNT = 2
+
+
+class Fault(Enum):
+    """Each kind of fault: whether it makes the graph unusable, what it is, and what to do."""
+
+    MISSING_TRAIN = (True, "no train split", "name the file train.txt (or .tsv, .csv, .nt, .parquet …)")
+    EMPTY = (True, "no triples in the file", "check that the file is complete")
+    BROKEN = (
+        True,
+        "the file cannot be read",
+        "check that the file is complete and has the format that its name says",
+    )
+    COLUMNS = (
+        True,
+        "wrong number of columns",
+        "each line needs three fields; `separator` is the character between them",
+    )
+    EMPTY_FIELD = (True, "empty field", "fill it or delete the line")
+    ENCODING = (True, "not UTF-8", "convert the file, e.g. iconv -f latin1 -t utf-8")
+    SYNTAX = (True, "syntax error", "correct the line")
+    MISSING_SPLIT = (False, "missing split", "add the file if you want to evaluate; a missing split is empty")
+    EMPTY_SPLIT = (False, "empty split", "add triples if you want to evaluate")
+    HOLDOUT = (
+        False,
+        "fewer triples held out than requested: train needs the others to cover every entity and relation",
+        "choose smaller shares for `holdout`, or provide the splits as files",
+    )
+    HEADER = (False, "header line, not read as a triple", "set `header` to False if it is a triple")
+    BOM = (False, "byte order mark, ignored", "")
+    CRLF = (False, "Windows line end, read as an ordinary one", "")
+    BLANK = (False, "blank line, ignored", "")
+    LITERAL = (False, "literal as object, skipped", "set `literals` to True to keep them as entities")
+    QUOTED = (False, "statement about a statement, skipped", "")
+    DUPLICATE = (False, "duplicate triple, kept once", "")
+    SELF_LOOP = (False, "self-loop: head and tail are the same, kept", "delete it if it is meaningless")
+    LEAK = (False, "triple of a later split that is also in an earlier one", "delete it: it tests nothing")
+    INVERSE_LEAK = (
+        False,
+        "held-out triple whose reverse is in train, under the relation's inverse twin",
+        "delete it or one of the twin relations: the answer can be read off",
+    )
+    UNSEEN_ENTITY = (
+        False,
+        "entity that train never mentions",
+        "nothing can be learned about it; expect the rank of chance",
+    )
+    UNSEEN_RELATION = (False, "relation that train never mentions", "nothing can be learned about it")
+
+    def __init__(self, fatal: bool, says: str, advice: str) -> None:
+        self.fatal, self.says, self.advice = fatal, says, advice
+
+    @property
+    def to_do(self) -> str:
+        """The advice as a sentence; empty if there is none."""
+        return f" {self.advice[0].upper()}{self.advice[1:]}." if self.advice else ""
+
+
+@dataclass
+class Finding:
+    """One kind of fault in one input."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)  # the first few: "file:line: detail"
+
+
+class Report:
+    """All findings of one input, by kind."""
+
+    def __init__(self) -> None:
+        self.findings: dict[Fault, Finding] = {}
+
+    def add(self, fault: Fault, where: str, detail: str = "", count: int = 1) -> None:
+        """`where` is `file:line`, or the nearest thing to it."""
+        finding = self.findings.setdefault(fault, Finding())
+        finding.count += count
+        if len(finding.examples) < EXAMPLES_KEPT:
+            finding.examples.append(f"{where}: {detail}" if detail else where)
+
+    def add_each(self, fault: Fault, items: Iterable[int], describe: Callable[[int], tuple[str, str]]) -> None:
+        """Count all items, but describe (where, detail) only the first few."""
+        items = list(items)
+        for item in items[:EXAMPLES_KEPT]:
+            self.add(fault, *describe(item))
+        if len(items) > EXAMPLES_KEPT:
+            self.findings[fault].count += len(items) - EXAMPLES_KEPT
+
+    @property
+    def errors(self) -> int:
+        """The number of faults that make the graph unusable."""
+        return sum(finding.count for fault, finding in self.findings.items() if fault.fatal)
+
+    @property
+    def usable(self) -> bool:
+        return self.errors == 0
+
+    def lines(self, fatal: bool) -> list[str]:
+        """One line for each kind of fault of this severity: what, how often, where first, what to do."""
+        return [
+            f"{finding.examples[0]}: {fault.says}"
+            + (f" (and {finding.count - 1:,} more like it)" if finding.count > 1 else "")
+            + f".{fault.to_do}"
+            for fault, finding in self.findings.items()
+            if fault.fatal == fatal
+        ]
+
+    def raise_if_unusable(self) -> None:
+        if not self.usable:
+            raise DataError("\n".join(self.lines(fatal=True)))
+
+
+def position_in(path: Path, number: int) -> str:
+    """`file:line` where lines can be counted, else `file, row 7` or `file, statement 7`."""
+    suffix = format_suffix(path)
+    if suffix == ".parquet":
+        return f"{path}, row {number}"
+    return f"{path}, statement {number}" if suffix in STATEMENT_FORMATS else f"{path}:{number}"
+
+
+# ------------------------------------------------------------------------------------------------- whole datasets
 
 
 @dataclass(frozen=True)
@@ -25,29 +154,28 @@ class Part:
 
     file: Path
     triples: Ids  # (triple, 3), in the order of the file, repeats included
-    places: Offsets  # (triple): line, row or statement
-    within: str = ""  # the part of a file that holds several
+    positions: Offsets  # (triple): line, row or statement
+    within: str = ""  # the split, in a file that has several
 
-    def place(self, index: int) -> str:
-        """Where a triple stands."""
-        number = int(self.places[index])
-        return f"{self.file}, {self.within} triple {number}" if self.within else place_of(self.file, number)
+    def where(self, index: int) -> str:
+        """The position of a triple."""
+        number = int(self.positions[index])
+        return f"{self.file}, {self.within} triple {number}" if self.within else position_in(self.file, number)
 
     def describe(self, labels: Labels, index: int) -> tuple[str, str]:
-        """Where a triple stands and what it says."""
+        """The position of a triple and its text."""
         head, relation, tail = self.triples[index].tolist()
-        words = (labels.entities[head], labels.relations[relation], labels.entities[tail])
-        return self.place(index), " ".join(map(labels.shorten, words))
+        return self.where(index), f"{labels.entity(head)} {labels.relation(relation)} {labels.entity(tail)}"
 
 
 def find_duplicates(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:
-    """Triples that stand twice in one split."""
+    """Triples that occur twice in one split."""
     for part in parts.values():
         keys = _keys(part.triples, labels)
         ordered = np.sort(keys)
         repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if len(repeated):
-            # Only now the order of lines matters, and only of these: an argsort of all is 5× the sort above.
+            # The order of lines matters only for these: an argsort of all is 5× as slow as the sort above.
             at = np.minimum(np.searchsorted(repeated, keys), len(repeated) - 1)
             rows = np.flatnonzero(repeated[at] == keys)
             first = np.unique(keys[rows], return_index=True)[1]
@@ -75,7 +203,7 @@ def check_parts(parts: Mapping[str, Part], labels: Labels, report: Report) -> No
 
 
 def _keys(triples: Ids, labels: Labels) -> Offsets:
-    """One integer a triple."""
+    """One integer for each triple."""
     keys: Offsets = triples[:, 0].astype(np.int64)
     keys *= len(labels.relations)
     keys += triples[:, 1]
@@ -89,7 +217,7 @@ def _add(fault: Fault, part: Part, rows: Offsets, labels: Labels, report: Report
 
 
 def _find_unseen(part: Part, earlier: Ids, labels: Labels, report: Report) -> None:
-    """Each entity and relation that train never mentions, once, at its first mention in the later splits."""
+    """Each entity and relation that train never mentions, once, where it is first mentioned."""
     mentioned = part.triples.reshape(-1)  # head, relation, tail, head, …
     kinds = (
         (Fault.UNSEEN_ENTITY, labels.entities, np.arange(len(mentioned)) % 3 != 1, earlier[:, [0, 2]]),
@@ -99,11 +227,11 @@ def _find_unseen(part: Part, earlier: Ids, labels: Labels, report: Report) -> No
         positions = np.flatnonzero(own & ~np.isin(mentioned, seen))
         firsts = np.sort(positions[np.unique(mentioned[positions], return_index=True)[1]])
         for position in firsts.tolist():
-            report.add(fault, part.place(position // 3), labels.shorten(index[int(mentioned[position])]))
+            report.add(fault, part.where(position // 3), labels.shorten(index[int(mentioned[position])]))
 
 
-def _inverse_leaks(held_out: Ids, train: Ids, twins: Offsets, labels: Labels) -> np.ndarray:
-    """For each held-out (h, r, t): does train hold (t, r', h) with r' the inverse twin of r?  (triple) bool
+def _inverse_leaks(held_out: Ids, train: Ids, twins: Offsets, labels: Labels) -> npt.NDArray[np.bool_]:
+    """For each held-out (h, r, t): is (t, r', h) in train, with r' the inverse twin of r?  (triple)
 
     A symmetric relation is its own twin.
     """
@@ -117,7 +245,7 @@ def _inverse_leaks(held_out: Ids, train: Ids, twins: Offsets, labels: Labels) ->
 def _inverse_twins(parts: Mapping[str, Part], labels: Labels) -> Offsets:
     """The pairs (r, r') of inverse twins, as r · relations + r'.
 
-    Repeats count once, and a self-loop, which is its own reverse, not at all.
+    Repeats count once. A self-loop is its own reverse and does not count.
     """
     size = len(labels.entities), len(labels.relations)
     known, train = (
@@ -136,13 +264,11 @@ def _inverse_twins(parts: Mapping[str, Part], labels: Labels) -> Offsets:
 
 
 def _reversed_pairs(triples: Ids, train: Ids, labels: Labels) -> tuple[Offsets, Offsets]:
-    """All (i, j) such that triples[i] leads from h to t and train[j] from t to h, by a sorted join."""
+    """All (i, j) where triples[i] leads from h to t and train[j] from t to h, by a sorted join."""
     size = len(labels.entities)
     forward = triples[:, 0].astype(np.int64) * size + triples[:, 2]
     backward = train[:, 2].astype(np.int64) * size + train[:, 0]
     order = np.argsort(backward, kind="stable")
     low = np.searchsorted(backward, forward, "left", sorter=order)
     count = np.searchsorted(backward, forward, "right", sorter=order) - low
-    rows = np.repeat(np.arange(len(triples)), count)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    return rows, order[np.repeat(low, count) + within]
+    return np.repeat(np.arange(len(triples)), count), order[ranges(low, count)]

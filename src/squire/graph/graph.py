@@ -1,32 +1,49 @@
-"""A knowledge graph: labels, the train edges, and the held-out triples. Immutable; saved as one file.
-
-The file is a safetensors file: arrays and a little JSON, nothing that runs when it is loaded.
-"""
+"""A knowledge graph: labels, the train edges, and the held-out triples. Immutable; saved as one `.graph` file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from squire.core.relations import is_inverse
 from squire.core.tensors import TensorFormat, load_tensors, save_tensors
-from squire.errors import DataError
+from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
 from squire.graph.labels import LabelIndex, Labels
+from squire.graph.statistics import Stats
+from squire.graph.triples import ROLES, block_from_object, divide, number
 
 SPLITS = ("train", "valid", "test")
 FILE_SUFFIX = ".graph"
 FORMAT = TensorFormat("graph", "graph file", 2, DataError, "Write it again with `squire data convert`.")
+EXAMPLE_FACTS = 5  # in a notebook
+
+
+class Neighbours(NamedTuple):
+    """The entities at the other end of one relation."""
+
+    relation: str
+    inverse: bool  # the relation points to the entity that was asked about
+    entities: list[str]
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What is known (`train`) and what was held out; heads, relations and tails are ids into `labels`."""
+    """A knowledge graph; heads, relations and tails are ids into `labels`.
 
-    name: str  # of the dataset, for signatures; no part of equality
+    >>> facts = [("Vienna", "capital of", "Austria"), ("Austria", "borders", "Italy")]
+    >>> graph = Graph.from_triples(facts, test=[("Rome", "capital of", "Italy")], name="example")
+    >>> graph
+    Graph 'example': 4 entities, 2 relations, 2 train facts, 0 valid, 1 test
+    """
+
+    name: str  # of the dataset; not part of equality
     labels: Labels
     train: Adjacency
     valid: Ids  # (triple, 3), sorted, distinct
@@ -34,11 +51,43 @@ class Graph:
 
     @classmethod
     def build(cls, name: str, labels: Labels, splits: Mapping[str, Ids]) -> Graph:
-        """From triples of ids by split; a split left out is empty."""
+        """From triples of ids by split; a missing split is empty."""
         size = len(labels.entities), len(labels.relations)
         none = np.empty((0, 3), np.int32)
         held_out = (sort_unique(splits.get(split, none), *size) for split in SPLITS[1:])
         return cls(name, labels, Adjacency.build(splits.get("train", none), *size), *held_out)
+
+    @classmethod
+    def from_triples(
+        cls,
+        train: Any,
+        valid: Any = None,
+        test: Any = None,
+        *,
+        name: str = "graph",
+        holdout: tuple[float, float] = (0.1, 0.1),
+        seed: int = 0,
+    ) -> Graph:
+        """From triples of labels: rows of (head, relation, tail), a pandas or polars frame, or an Arrow table.
+
+        Of a table, the columns named like head, relation and tail (or subject, predicate and object) are used,
+        else the first three. If neither `valid` nor `test` is given, `holdout` gives the shares of `train` that
+        become valid and test.
+
+        >>> Graph.from_triples([("Vienna", "capital of", "Austria")])
+        Graph 'graph': 2 entities, 1 relation, 1 train fact, 0 valid, 0 test
+        """
+        given = {split: data for split, data in zip(SPLITS, (train, valid, test), strict=True) if data is not None}
+        blocks = {split: block_from_object(data, split) for split, data in given.items()}
+        if "train" not in blocks or not len(blocks["train"].codes):
+            raise DataError("train: no triples.")
+        labels, triples = number(blocks.values(), {})
+        ends = np.cumsum([len(block.codes) for block in blocks.values()])
+        splits = dict(zip(blocks, np.split(triples, ends[:-1]), strict=True))
+        if list(splits) == ["train"]:
+            distinct = sort_unique(triples, len(labels.entities), len(labels.relations))
+            splits = divide(distinct, holdout, np.random.default_rng(seed))
+        return cls.build(name, labels, splits)
 
     @property
     def num_entities(self) -> int:
@@ -51,6 +100,8 @@ class Graph:
 
     def triples(self, split: str) -> Ids:
         """The triples of a split, sorted by head, relation, tail.  (triple, 3)"""
+        if split not in SPLITS:
+            raise SettingError(f"split={split!r}: expected {', '.join(SPLITS[:-1])} or {SPLITS[-1]}.")
         return {"train": self.train.triples, "valid": self.valid, "test": self.test}[split]
 
     def known(self, *splits: str) -> Adjacency:
@@ -61,7 +112,7 @@ class Graph:
         return Adjacency.build(together, self.num_entities, self.num_relations)
 
     def edges_of(self, other: Graph) -> Adjacency:
-        """The train edges of another graph between our labels, in our ids."""
+        """The train edges of another graph in the ids of this one; edges with unknown labels are left out."""
         entities, relations = (
             np.array([-1 if (own := ours.find(label)) is None else own for label in theirs], np.int32)
             for ours, theirs in (
@@ -72,6 +123,56 @@ class Graph:
         heads, edges, tails = other.train.triples.T
         triples = np.stack([entities[heads], relations[edges], entities[tails]], axis=1)
         return Adjacency.build(triples[(triples >= 0).all(axis=1)], self.num_entities, self.num_relations)
+
+    def neighbours(self, entity: str) -> list[Neighbours]:
+        """What the train split says about an entity, by relation.
+
+        >>> graph = Graph.from_triples([("Vienna", "capital of", "Austria"), ("Austria", "borders", "Italy")])
+        >>> for relation, inverse, entities in graph.neighbours("Austria"):
+        ...     print(relation, inverse, entities)
+        borders False ['Italy']
+        capital of True ['Vienna']
+        """
+        relations, tails = self.train.edges(self.labels.entity_id(entity))
+        return [
+            Neighbours(
+                self.labels.relation(relation),
+                is_inverse(relation, self.num_relations),
+                [self.labels.entity(tail) for tail in tails[relations == relation].tolist()],
+            )
+            for relation in np.unique(relations).tolist()
+        ]
+
+    def stats(self) -> Stats:
+        """Entities, relations, facts and degrees (the paper's Table 1).
+
+        >>> Graph.from_triples([("Vienna", "capital of", "Austria")]).stats().degree_mean
+        0.5
+        """
+        return Stats.from_graph(self)
+
+    def table(self, *splits: str) -> pa.Table:
+        """The facts of these splits, or of all, as an Arrow table of head, relation, tail and split.
+
+        >>> Graph.from_triples([("Vienna", "capital of", "Austria")]).table("train").to_pylist()
+        [{'head': 'Vienna', 'relation': 'capital of', 'tail': 'Austria', 'split': 'train'}]
+        """
+        splits = splits or SPLITS
+        triples = [self.triples(split) for split in splits]
+        columns = self.labels.columns(np.concatenate(triples))
+        split_of = np.repeat(np.array(splits), [len(own) for own in triples])
+        return pa.table([*columns, pa.array(split_of)], [*ROLES, "split"])
+
+    def to_frame(self, *splits: str) -> Any:
+        """The same as a pandas frame.
+
+        >>> list(Graph.from_triples([("Vienna", "capital of", "Austria")]).to_frame().columns)
+        ['head', 'relation', 'tail', 'split']
+        """
+        try:
+            return self.table(*splits).to_pandas()
+        except ImportError as error:
+            raise SettingError(f"to_frame needs pandas ({error}): pip install pandas") from None
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -85,8 +186,25 @@ class Graph:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        facts = len(self.train.triples)
+        return (
+            f"Graph {self.name!r}: {self.num_entities:,} {'entity' if self.num_entities == 1 else 'entities'}, "
+            f"{self.num_relations:,} relation{'s' * (self.num_relations != 1)}, {facts:,} train "
+            f"fact{'s' * (facts != 1)}, {len(self.valid):,} valid, {len(self.test):,} test"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the sizes, and a few facts."""
+        chosen = self.train.triples[:: max(1, len(self.train.triples) // EXAMPLE_FACTS)][:EXAMPLE_FACTS]
+        entity, relation = self.labels.entity, self.labels.relation
+        facts = [(entity(head), relation(edge), entity(tail)) for head, edge, tail in chosen.tolist()]
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(label)}</td>' for label in fact)}</tr>" for fact in facts)
+        header = "".join(f"<th>{role}</th>" for role in ROLES)
+        return f"<p>{escape(repr(self))}</p><table><tr>{header}</tr>{rows}</table>"
+
     def save(self, path: Path) -> None:
-        """Write everything to one file, whole or not at all."""
+        """Write everything to one file, atomically."""
         arrays: dict[str, np.ndarray] = {
             "train.offsets": self.train.offsets,
             "train.relations": self.train.relations,
@@ -129,5 +247,5 @@ def _label_arrays(labels: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 def _label_array(offsets: np.ndarray, text: np.ndarray) -> pa.Array:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     labels = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-    labels.validate(full=True)  # offsets that lead out of the text would end in a crash, not in an exception
+    labels.validate(full=True)  # offsets beyond the text would crash the process later
     return labels

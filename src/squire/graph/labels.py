@@ -1,9 +1,7 @@
-"""LabelIndex and their ids, apart from the graph: ids are ranks in the sorted labels, so they are stable.
+"""The labels of entities and relations, and their ids: an id is the position in the sorted labels.
 
-LabelIndex live in one Arrow buffer, not in a million Python strings: a look-up by id is one read, a look-up by
-label one binary search (UTF-8 sorts bytes as Unicode sorts code points).
-
-This module knows neither triples nor files.
+Labels are stored in one Arrow buffer rather than in a million Python strings. A look-up by id is one read, a
+look-up by label one binary search (UTF-8 bytes sort like Unicode code points).
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import overload
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from rapidfuzz import fuzz, process
 
@@ -40,7 +40,7 @@ class LabelIndex(Sequence[str]):
         array = labels if isinstance(labels, pa.Array) else pa.array(sorted(set(labels)), pa.large_string())
         self.array: pa.Array = array  # large_string, sorted, distinct
         self.kind = kind  # "entity" or "relation", for messages
-        self._found: dict[str, int] = {}  # a rule file asks for the same few names a million times
+        self._found: dict[str, int] = {}  # a rule file looks up the same few labels a million times
 
     def __len__(self) -> int:
         return len(self.array)
@@ -61,7 +61,7 @@ class LabelIndex(Sequence[str]):
         """The id of a label, or None."""
         found = self._found.get(label)
         if found is None and (found := self._search(label)) is not None:
-            self._found[label] = found  # what is not there is not kept: a service is asked for anything
+            self._found[label] = found  # misses are not cached: a server gets arbitrary queries
         return found
 
     def _search(self, label: str) -> int | None:
@@ -78,7 +78,7 @@ class LabelIndex(Sequence[str]):
         return isinstance(label, str) and self.find(label) is not None
 
     def nearest(self, label: str, count: int = 3) -> list[str]:
-        """The labels most like `label`, best first."""
+        """The labels most similar to `label`, best first."""
         found = process.extract(label.casefold(), self._folded, scorer=fuzz.WRatio, limit=count, score_cutoff=60)
         return [self[position] for _, _, position in found]
 
@@ -94,7 +94,7 @@ class LabelIndex(Sequence[str]):
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a graph's entities and relations, and how to show them."""
+    """The labels of a graph's entities and relations, and their short forms for display."""
 
     entities: LabelIndex
     relations: LabelIndex
@@ -116,6 +116,11 @@ class Labels:
         """The id of a relation by its label or its shortened form."""
         return self._id(self.relations, label)
 
+    def columns(self, triples: npt.NDArray[np.int32]) -> list[pa.Array]:
+        """The labels of heads, relations and tails.  (triple, 3) -> 3 × (triple)"""
+        parts = (self.entities.array, self.relations.array, self.entities.array)
+        return [labels.take(pa.array(triples[:, i])) for i, labels in enumerate(parts)]
+
     def _id(self, labels: LabelIndex, label: str) -> int:
         for candidate in (label, self.expand(label)):
             found = labels.find(candidate)
@@ -124,7 +129,7 @@ class Labels:
         raise UnknownName(labels.kind, label, [self.shorten(near) for near in labels.nearest(label)])
 
     def shorten(self, label: str) -> str:
-        """`http://www.w3.org/2002/07/owl#sameAs` -> `owl:sameAs`; anything without a known namespace stays."""
+        """`http://www.w3.org/2002/07/owl#sameAs` -> `owl:sameAs`; other labels stay as they are."""
         if "://" not in label and not label.startswith("urn:"):
             return label
         matches = [(ns, prefix) for prefix, ns in self._all_prefixes.items() if label.startswith(ns)]

@@ -1,20 +1,22 @@
-"""The figures of a graph: the paper's Table 1, and the degrees behind them."""
+"""The statistics of a graph: the paper's Table 1 and a few more."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from squire.graph.graph import Graph
+if TYPE_CHECKING:
+    from squire.graph.graph import Graph
 
 
 @dataclass(frozen=True)
 class Stats:
     """Table 1 of the paper for any graph.
 
-    As there, entities and relations are those of train, a degree is the number of train facts that an entity
-    is the head of, and its mean and median are over all entities, also those that only valid or test mention.
+    As in the paper, entities and relations are those of train, and the degree of an entity is the number of train
+    facts with it as the head. Mean and median are over all entities, even those that only valid or test mention.
     """
 
     name: str

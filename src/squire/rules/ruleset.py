@@ -14,7 +14,6 @@ import numpy as np
 
 from squire.core.relations import is_inverse
 from squire.errors import SettingError, UnknownName
-from squire.graph.benchmarks import datasets
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.rules.anyburl import (
@@ -300,11 +299,11 @@ class RuleSet:
 def _graph_of(path: Path, sidecar: Sidecar | None, source: str | Path | None) -> Graph:
     """The graph that the caller names, or the one that the file was mined from."""
     if source is not None:
-        return load_graph(datasets.resolve(str(source)))
+        return load_graph(source)
     if sidecar is None:
         raise SettingError(f"{path} does not name its graph. Give it as `graph`.")
     try:
-        return load_graph(datasets.resolve(sidecar.graph))
+        return load_graph(sidecar.graph)
     except UnknownName:
         raise SettingError(
             f"{path} was mined from {sidecar.graph}, which is not here. Give it as `graph`."

@@ -27,7 +27,6 @@ from squire.evaluation.paths import paths_signature, ranks_of
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.graph import Graph
-from squire.graph.loading import Holdout
 from squire.search.decoding import PathRanking, decode, within
 from squire.search.evidence import known_edges
 from squire.search.options import Aggregate, DecodingOptions, SearchEdges
@@ -71,7 +70,7 @@ def _edge_set(graph: Graph, source: GraphSource) -> EdgeSet:
 
     A single file is not divided into splits, so all of it is used.
     """
-    other = open_graph(source, Holdout(0, 0))
+    other = open_graph(source, holdout=(0, 0))
     found = EdgeSet(other.name, graph.edges_of(other))
     if not found.edges.num_edges:
         raise SettingError(f"edges: {other.name} has no edge between the entities of {graph.name}.")

@@ -10,17 +10,16 @@ import pyarrow as pa
 
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
-from squire.graph.benchmarks.datasets import resolve
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.labels import LabelIndex, Labels
-from squire.graph.loading import Holdout, load_graph
+from squire.graph.loading import load_graph
 
 GraphSource = Graph | str | Path
 
 
-def open_graph(graph: GraphSource, holdout: Holdout | None = None) -> Graph:
+def open_graph(graph: GraphSource, holdout: tuple[float, float] = (0.1, 0.1)) -> Graph:
     """A graph as it is, or loaded from a file, a folder or a dataset's name."""
-    return graph if isinstance(graph, Graph) else load_graph(resolve(str(graph)), holdout=holdout)
+    return graph if isinstance(graph, Graph) else load_graph(graph, holdout=holdout)
 
 
 # -------------------------------------------------------------------------------------------------- samples

@@ -1,4 +1,4 @@
-"""The named benchmarks: where each comes from, and what its files are proven by. A table, nothing that runs."""
+"""The named benchmarks: where each comes from, and how its files are verified."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class SplitFile:
-    """One split at its source, and what is known of it beforehand."""
+    """The file of one split at its source, and what is known about it."""
 
-    url: str  # of the file, or of the archive that holds it as `member`
-    facts: int | None = None  # different ones
+    url: str
+    facts: int | None = None  # distinct ones
     checksum: str | None = None  # of the bytes at `url`: sha256:… or md5:…
     digest: str | None = None  # of the facts, see `content_digest`
-    size: int | None = None  # bytes at `url`
-    member: str | None = None
 
     @property
     def verified_by(self) -> str:
-        """The strongest proofs there are for it."""
-        strong = {"file checksum": self.checksum, "content digest": self.digest}
-        weak = {"size": self.size, "number of facts": self.facts}
-        proofs = " and ".join(word for word, known in strong.items() if known is not None)
-        hints = " and ".join(word for word, known in weak.items() if known is not None)
-        return proofs or (f"{hints} only" if hints else "nothing")
+        """How a download of it is verified."""
+        checks = {"file checksum": self.checksum, "content digest": self.digest}
+        words = " and ".join(word for word, known in checks.items() if known is not None)
+        return words or ("number of facts only" if self.facts is not None else "nothing")
 
 
 @dataclass(frozen=True)
@@ -36,19 +32,19 @@ class Dataset:
     name: str
     title: str
     splits: Mapping[str, SplitFile] = field(default_factory=dict)
-    note: str = ""  # licence and citation, as far as they are known
+    note: str = ""  # licence and citation, as far as known
     aliases: tuple[str, ...] = ()
     unavailable: str = ""  # why it cannot be downloaded; empty if it can
 
     @property
     def facts(self) -> int | None:
-        """Facts in all splits; None where a source does not say."""
+        """Facts in all splits; None if the source does not say."""
         numbers = [file.facts for file in self.splits.values()]
         return sum(n for n in numbers if n is not None) if numbers and None not in numbers else None
 
     @property
     def verified_by(self) -> str:
-        """What proves a download, split by split where that differs."""
+        """How a download is verified, for each split if that differs."""
         kinds: dict[str, list[str]] = {}
         for split, file in self.splits.items():
             kinds.setdefault(file.verified_by, []).append(split)
@@ -63,7 +59,7 @@ def _files(
     digests: Sequence[str | None] = (None, None, None),
     checksums: Sequence[str | None] = (None, None, None),
 ) -> dict[str, SplitFile]:
-    """`base`train.txt and so on, with what is known of each in the order of SPLITS."""
+    """`base`train.txt and so on, with what is known about each in the order of SPLITS."""
     return {
         split: SplitFile(f"{base}{split}.txt", facts[i], checksums[i], digests[i])
         for i, split in enumerate(SPLITS)
@@ -78,10 +74,10 @@ _CODEX = f"{_RAW}/tsafavi/codex/e805ea2f512d7f0f8e44f213bc4db51dac0de118/data/tr
 _PYKEEN = f"{_RAW}/pykeen/pykeen/v1.11.1/src/pykeen/datasets"
 _CODEX_NOTE = "Safavi and Koutra 2020; from Wikidata (CC0). No checksums are published."
 
-# A table is read across; one value a line would be three screens.
+# One value a line would take three screens.
 # fmt: off
 TABLE: dict[str, Dataset] = {dataset.name: dataset for dataset in (
-    Dataset("world", "A small graph of the countries of the world; comes with the package."),
+    Dataset("world", "A small graph of the countries of the world; included in the package."),
     Dataset("FB15K237", "Freebase less its inverse relations, standard split.", _files(
         f"{_ROTATE}/FB15k-237/", (272_115, 17_535, 20_466),
         ("8d2a771809b0f38f2824c839f25ec57e3a187405049112751e72c82ee9eb3e12",
@@ -95,13 +91,13 @@ TABLE: dict[str, Dataset] = {dataset.name: dataset for dataset in (
         (None,
          "9cb1cd331066753b536ee6ed064d4212b1b5fde68288a230abc8dd677b72626b",
          "fa892db176f42791e381b17d0fd24564ccd9b32abd248ed19ad224923fb7f813")),
-        "Xiong et al. 2017, Bai et al. 2022; no licence stated. Nothing is published to prove train by."),
+        "Xiong et al. 2017, Bai et al. 2022; no licence stated. Nothing is published to verify train."),
     Dataset("FB15K237-20", "A fifth of FB15K237's train, the split of the SQUIRE paper.", _files(
         f"{_SQUIRE}/FB15K237-20/", (54_423, 16_963, 19_776),
         (None,
          "6bf3a5a463ffdd7cda5dcb43c5c1a0c92d307fce5aae2a5ef69f5756419a339a",
          "ba6e79adeab55395b14be9ece6515a87497cd6df2b6a48d989b0ba0949031f8a")),
-        "Lv et al. 2020; from Freebase (CC BY). Nothing is published to prove train by."),
+        "Lv et al. 2020; from Freebase (CC BY). Nothing is published to verify train."),
     Dataset("NELL23K", "Sparse NELL, the split of the SQUIRE paper.", _files(
         f"{_SQUIRE}/NELL23K/", (25_445, 4_961, 4_952),
         ("ed5982994c5476640f4abd8f1b9c206a845ebb12a0201865c713b6609570114e",

@@ -1,22 +1,23 @@
-"""Named benchmarks: where they lie on this machine, and how they come here, proven.
+"""Named benchmarks: where they are on this machine, and how they are downloaded and verified.
 
-A name is looked for in the folders of SQUIRE_DATA, in the package, then in the cache; `fetch_dataset`
-fills the cache. A dataset enters the cache as one folder of train.tsv, valid.tsv, test.tsv (UTF-8, tab
-between head, relation and tail) and source.json, which says where each came from and what proved it;
-the folder appears by one rename, after the last check.
+A name is looked up in the folders of SQUIRE_DATA, in the package, then in the cache, which `fetch_dataset` fills.
+A dataset in the cache is one folder of train.tsv, valid.tsv and test.tsv (UTF-8, tabs between head, relation and
+tail), and source.json, which says where each file came from and how it was verified. The folder appears by one
+rename, after the last check.
 
-It does not know which benchmarks there are (see `catalogue`), ids or graphs (see `io`), nor how bytes travel (see
-`download`). It prints nothing, and
-imports PyKEEN, with torch behind it, only when a name begins with `pykeen:` or all names are asked for.
+PyKEEN, and with it torch, is imported only for names that start with `pykeen:` and for the list of all names.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata, resources
@@ -26,35 +27,33 @@ from urllib.parse import urlsplit
 
 from rapidfuzz import fuzz, process
 
+from squire.core.progress import Progress, no_progress
 from squire.errors import DownloadError, UnknownName
 from squire.graph.benchmarks.catalogue import SPLITS, TABLE, Dataset, SplitFile
-from squire.graph.benchmarks.download import fetch, publish, read_member, staging
+from squire.graph.benchmarks.download import fetch
 
-FileProgress = Callable[[str, int, int | None], None]
-"""Called with the name of a file, the bytes that are here and the bytes there will be (None: not said)."""
-
-_BY_HAND = "If you have it, put train.txt, valid.txt, test.txt in a folder {name} below one of SQUIRE_DATA."
+_BY_HAND = "If you have it, put train.txt, valid.txt and test.txt in a folder {name} in one of SQUIRE_DATA."
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a listing; `where` is a folder, or how to come by one."""
+    """One line of the list of datasets."""
 
     name: str
-    where: str
+    where: str  # a folder, "download" or "not available"
     facts: int | None
     note: str
 
 
 def names() -> list[str]:
-    """Every name that `resolve` takes: the table, then PyKEEN's if it is installed."""
+    """Every name that `resolve` accepts: the catalogue, then PyKEEN's if it is installed."""
     with suppress(DownloadError):
         return [*TABLE, *_pykeen_names()]
     return list(TABLE)
 
 
 def lookup(name: str) -> Dataset:
-    """The entry of a name or an alias, whatever its case and hyphens."""
+    """The catalogue's entry for a name or an alias, whatever its case and hyphens."""
     for dataset in TABLE.values():
         if _key(name) in _keys(dataset):
             return dataset
@@ -62,80 +61,76 @@ def lookup(name: str) -> Dataset:
 
 
 def describe() -> list[Row]:
-    """Every dataset: where it is, or how to get it."""
+    """Every dataset, and where it is."""
     rows = []
     for dataset in TABLE.values():
         where = locate(dataset.name) or ("download" if dataset.splits else "not available")
         note = f"{dataset.title} {dataset.unavailable or dataset.note}".strip()
         rows.append(Row(dataset.name, str(where), dataset.facts, note))
-    foreign = names()[len(TABLE) :]
-    rows += [Row(name, str(locate(name) or "download"), None, "As PyKEEN loads it.") for name in foreign]
+    pykeen = names()[len(TABLE) :]
+    rows += [Row(name, str(locate(name) or "download"), None, "As PyKEEN loads it.") for name in pykeen]
     return rows
 
 
 def locate(name: str) -> Path | None:
-    """The folder of this name on this machine: below SQUIRE_DATA, in the package, in the cache; or None."""
+    """The folder of a dataset on this machine: in SQUIRE_DATA, in the package or in the cache; or None."""
     wanted = {_key(name)} - {""}
     with suppress(UnknownName):
         wanted = _keys(lookup(name))
     own = [Path(folder).expanduser() for folder in os.environ.get("SQUIRE_DATA", "").split(os.pathsep) if folder]
     for home in (*own, Path(str(resources.files("squire") / "data")), _home()):
-        # A folder that is not there or not readable holds nothing, as with PATH.
+        # A missing or unreadable folder is skipped, as in PATH.
         with suppress(OSError):
             for folder in sorted(home.iterdir(), key=lambda path: (path.name != name, path.name)):
-                hidden = folder.name.startswith(".")  # half-done work of `download`
+                hidden = folder.name.startswith(".")  # a download in progress
                 if not hidden and _key(folder.name) in wanted and any(folder.glob("train*")):
                     return folder
     return None
 
 
-def resolve(path_or_name: str, *, download: bool = False, progress: FileProgress | None = None) -> Path:
-    """What the user means: a path that exists, else a dataset, which is fetched only if `download`."""
-    if path_or_name and Path(path_or_name).exists():
+def resolve(path_or_name: str | Path, *, download: bool = False, progress: Progress = no_progress) -> Path:
+    """A path that exists, else the folder of a dataset, which is downloaded only if `download`."""
+    if str(path_or_name) and Path(path_or_name).exists():
         return Path(path_or_name)
-    if (found := locate(path_or_name)) is not None:
+    name = str(path_or_name)
+    if (found := locate(name)) is not None:
         return found
     try:
-        name = _pykeen_name(path_or_name) or _obtainable(path_or_name).name
-    except UnknownName as error:  # here it may as well be a mistyped path
-        raise UnknownName("path or dataset", path_or_name, error.nearest) from None
+        name = _pykeen_name(name) or _obtainable(name).name
+    except UnknownName as error:  # it may just as well be a mistyped path
+        raise UnknownName("path or dataset", name, error.nearest) from None
     if not download:
         raise DownloadError(f"{name} is not on this machine. Get it with: squire data fetch {name}")
     return fetch_dataset(name, progress=progress)
 
 
-def fetch_dataset(name: str, *, progress: FileProgress | None = None) -> Path:
+def fetch_dataset(name: str, *, progress: Progress = no_progress) -> Path:
     """The folder of a dataset; downloaded and verified first if it is not on this machine."""
     if (found := locate(name)) is not None:
         return found
-    if (foreign := _pykeen_name(name)) is not None:
-        return _export_pykeen(foreign, _home())
+    if (pykeen := _pykeen_name(name)) is not None:
+        return _export_pykeen(pykeen, _home())
     return install(_obtainable(name), _home(), progress=progress)
 
 
-def install(dataset: Dataset, home: Path, *, progress: FileProgress | None = None) -> Path:
-    """Download and verify a dataset and put it below `home` as a whole."""
+def install(dataset: Dataset, home: Path, *, progress: Progress = no_progress) -> Path:
+    """Download and verify a dataset, and put its folder into `home`."""
     try:
-        with staging(home, dataset.name) as kept:
-            raw = _download(dataset, kept, progress)
-            contents: dict[str, bytes] = {}
-            proofs: dict[str, Any] = {}
-            for split, file in dataset.splits.items():
-                try:
-                    contents[split] = _tidy(read_member(raw[file.url], file.member), file.url)
-                    proofs[split] = _prove(file, contents[split])
-                except DownloadError:
-                    raw[file.url].unlink(missing_ok=True)  # else the next call would take it for good
-                    raise
-            folder = _publish(home, dataset.name, dataset.note, contents, proofs)
-            shutil.rmtree(kept, ignore_errors=True)
-            return folder
+        with _writing(home):
+            home.mkdir(parents=True, exist_ok=True)
+        contents: dict[str, bytes] = {}
+        sources: dict[str, Any] = {}
+        for split, file in dataset.splits.items():
+            stage = partial(progress, Path(urlsplit(file.url).path).name)
+            contents[split] = _tidy(fetch(file.url, checksum=file.checksum, progress=stage), file.url)
+            sources[split] = _verify(file, contents[split])
+        return _publish(home, dataset.name, dataset.note, contents, sources)
     except DownloadError as error:
         raise DownloadError(f"{dataset.name}: {error} {_BY_HAND.format(name=dataset.name)}") from error
 
 
 def content_digest(content: bytes) -> tuple[int, str]:
-    """The number of different lines, and the SHA-256 over them, sorted, each with one newline."""
+    """The number of distinct lines, and the SHA-256 of these lines, sorted, each with one newline."""
     lines = sorted({line.removesuffix(b"\r") for line in content.split(b"\n")} - {b""})
     return len(lines), hashlib.sha256(b"".join(line + b"\n" for line in lines)).hexdigest()
 
@@ -147,7 +142,7 @@ def _home() -> Path:
 
 
 def _key(name: str) -> str:
-    """FB15k-237, fb15k237 and FB15K237 are one name; a path is none."""
+    """The same for FB15k-237, fb15k237 and FB15K237; empty for a path."""
     return "" if re.search(r"[/\\]", name) else re.sub(r"[\W_]", "", name.casefold())
 
 
@@ -161,6 +156,7 @@ def _nearest(name: str, known: list[str]) -> list[str]:
 
 
 def _obtainable(name: str) -> Dataset:
+    """The entry of a dataset that can be downloaded."""
     dataset = lookup(name)
     if dataset.unavailable:
         by_hand = _BY_HAND.format(name=dataset.name)
@@ -170,20 +166,8 @@ def _obtainable(name: str) -> Dataset:
     return dataset
 
 
-def _download(dataset: Dataset, folder: Path, progress: FileProgress | None) -> dict[str, Path]:
-    """Every address once, an archive of three splits too."""
-    raw: dict[str, Path] = {}
-    for file in dataset.splits.values():
-        if file.url not in raw:
-            name = Path(urlsplit(file.url).path).name
-            report = None if progress is None else partial(progress, name)
-            target = folder / f"{len(raw)}-{name}"
-            raw[file.url] = fetch(file.url, target, checksum=file.checksum, size=file.size, progress=report)
-    return raw
-
-
 def _tidy(raw: bytes, url: str) -> bytes:
-    """One newline a fact, no empty lines (FB15K237 is published with carriage returns); three columns each."""
+    """One fact a line, without empty lines and carriage returns (FB15K237 has them); checks the columns."""
     lines = []
     for number, line in enumerate(raw.split(b"\n"), 1):
         fact = line.removesuffix(b"\r")
@@ -196,8 +180,8 @@ def _tidy(raw: bytes, url: str) -> bytes:
     return b"".join(lines)
 
 
-def _prove(file: SplitFile, content: bytes) -> dict[str, Any]:
-    """Hold the facts against what is known of them; what goes into source.json."""
+def _verify(file: SplitFile, content: bytes) -> dict[str, Any]:
+    """Compare the facts with what is known of them; gives the file's entry in source.json."""
     facts, digest = content_digest(content)
     if file.facts is not None and facts != file.facts:
         raise DownloadError(f"{file.url}: expected {file.facts:,} facts, found {facts:,}.")
@@ -207,13 +191,46 @@ def _prove(file: SplitFile, content: bytes) -> dict[str, Any]:
     return known | {"facts": facts, "verified_by": file.verified_by}
 
 
-def _publish(home: Path, name: str, note: str, contents: Mapping[str, bytes], proofs: dict[str, Any]) -> Path:
-    """The folder of a dataset, with source.json beside the splits."""
+def _publish(home: Path, name: str, note: str, contents: Mapping[str, bytes], sources: dict[str, Any]) -> Path:
+    """Write the folder of a dataset and rename it into place; if another process was faster, keep its folder."""
     files = {f"{split}.tsv": content for split, content in contents.items()}
     sums = {file: hashlib.sha256(content).hexdigest() for file, content in files.items()}
-    source = {"name": name, "note": note, "sha256": sums, "splits": proofs}
-    text = json.dumps(source, indent=2, ensure_ascii=False) + "\n"
-    return publish(home, name.replace(":", "-"), files | {"source.json": text.encode()})
+    source = {"name": name, "note": note, "sha256": sums, "splits": sources}
+    files["source.json"] = (json.dumps(source, indent=2, ensure_ascii=False) + "\n").encode()
+    folder = home / name.replace(":", "-")
+    with _writing(home):
+        home.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=home))
+    try:
+        with _writing(temporary):
+            for file, content in files.items():
+                (temporary / file).write_bytes(content)
+            temporary.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
+        try:
+            temporary.rename(folder)
+        except OSError as error:
+            if not all((folder / file).is_file() for file in files):
+                raise DownloadError(
+                    f"{folder} is in the way ({error.strerror}): remove it and try again."
+                ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn a failure of the disk (full, read-only) into a DownloadError."""
+    try:
+        yield
+    except OSError as error:
+        raise DownloadError(
+            f"cannot write {path}: {error.strerror or error}. Free some space or make it writable, or set "
+            "SQUIRE_CACHE to another folder."
+        ) from error
+
+
+# ------------------------------------------------------------------------------------------------- PyKEEN
 
 
 def _pykeen_resolver() -> Any:
@@ -229,31 +246,31 @@ def _pykeen_names() -> list[str]:
 
 
 def _pykeen_name(name: str) -> str | None:
-    """A name of PyKEEN's as it is listed, in lower-case letters and digits; None if it is not of theirs."""
+    """A dataset of PyKEEN's by its canonical name; None if the name does not start with `pykeen:`."""
     prefix, _, rest = name.partition(":")
     if prefix.lower() != "pykeen":
         return None
-    listed, known = f"pykeen:{_key(rest)}", _pykeen_names()
-    if listed not in known:
+    canonical, known = f"pykeen:{_key(rest)}", _pykeen_names()
+    if canonical not in known:
         raise UnknownName("dataset", name, _nearest(name, known))
-    return listed
+    return canonical
 
 
 def _export_pykeen(name: str, home: Path) -> Path:
-    """Have PyKEEN load a dataset and write its labelled triples as ours."""
+    """Let PyKEEN load a dataset and write its labelled triples into the cache."""
     resolver = _pykeen_resolver()
     try:
         loaded = resolver.make(name.partition(":")[2])
         factories = zip(SPLITS, (loaded.training, loaded.validation, loaded.testing), strict=True)
         contents = {split: _labelled(factory) for split, factory in factories if factory is not None}
-    except Exception as error:  # PyKEEN downloads and unpacks by many libraries, each with its own errors
+    except Exception as error:  # PyKEEN downloads and unpacks with many libraries, each with its own errors
         raise DownloadError(f"{name}: PyKEEN could not load it ({error}).") from error
-    proofs = {}
+    sources = {}
     for split, content in contents.items():
         facts = content_digest(_tidy(content, name))[0]
-        proofs[split] = {"from": f"PyKEEN {metadata.version('pykeen')}", "facts": facts, "verified_by": "nothing"}
-    note = "PyKEEN leaves out the facts of valid and test whose entities or relations are not in train."
-    return _publish(home, name, note, contents, proofs)
+        sources[split] = {"from": f"PyKEEN {metadata.version('pykeen')}", "facts": facts, "verified_by": "nothing"}
+    note = "PyKEEN leaves out facts of valid and test whose entities or relations are not in train."
+    return _publish(home, name, note, contents, sources)
 
 
 def _labelled(factory: Any) -> bytes:

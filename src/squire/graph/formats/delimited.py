@@ -1,7 +1,7 @@
-"""One reader a format: a file in, blocks of label-coded triples out, every complaint in the report.
+"""Readers of TSV, CSV and Parquet: a file in, blocks of label-coded triples out, every fault in the report.
 
-A reader goes on after a fault, so that one look shows all of them. It knows one file at a time: splits,
-ids and what the triples mean together are the business of `io` and `check`.
+A reader carries on after a fault, so that one run shows all of them. It sees one file at a time; `loading` puts
+the files of a dataset together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,101 +20,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from squire.core.files import format_suffix, line_blocks, open_bytes
+from squire.core.files import line_blocks, open_bytes
 from squire.errors import SettingError
-from squire.graph.adjacency import Ids, Offsets
-from squire.graph.report import Fault, Report
+from squire.graph.adjacency import Offsets
+from squire.graph.checking import Fault, Report, position_in
+from squire.graph.triples import Block, header_order, named_columns
 
 DELIMITED = {".tsv", ".txt", ".tab", ""}
 BOM = b"\xef\xbb\xbf"
 ROWS_PER_BLOCK = 200_000
 
-# What header lines call the three columns.
-HEADER_WORDS = {
-    "h": {
-        "head",
-        "h",
-        "subject",
-        "subj",
-        "s",
-        "source",
-        "src",
-        "from",
-        "start",
-        "head_id",
-        "subject_id",
-        "x_id",
-    },
-    "r": {"relation", "r", "rel", "predicate", "pred", "p", "property", "edge", "type", "relation_id"},
-    "t": {"tail", "t", "object", "obj", "o", "target", "dst", "to", "end", "tail_id", "object_id", "y_id"},
-}
-
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file where its name and first line do not tell."""
+    """How to read a file, as far as its name and first line do not tell."""
 
     order: str | None = None
     """The columns' order, a permutation of "hrt"; by default the header's, else head, relation, tail."""
     header: bool | None = None
     """Whether the first line is a header; by default detected from its words."""
     separator: str | None = None
-    """What parts the fields; by default a comma in .csv, a tab elsewhere."""
+    """What separates the fields; by default a comma in .csv, a tab elsewhere."""
     literals: bool = False
     """Keep RDF literals as entities instead of skipping them."""
 
     def __post_init__(self) -> None:
         if self.order is not None and sorted(self.order) != ["h", "r", "t"]:
-            raise SettingError(f"--order {self.order}: expected the letters h, r and t in some order, e.g. htr.")
+            raise SettingError(f"order={self.order!r}: expected the letters h, r and t in some order, e.g. 'htr'.")
         if self.separator is not None and not re.fullmatch(r"[\x00-\x7f]", self.separator, re.DOTALL):
-            raise SettingError(f"--separator {self.separator!r}: expected one ASCII character, e.g. ';'.")
+            raise SettingError(f"separator={self.separator!r}: expected one ASCII character, e.g. ';'.")
         if self.separator in {"\r", "\n", '"'}:
-            raise SettingError(
-                f"--separator {self.separator!r}: line ends and quotes have a meaning of their own."
-            )
-
-
-@dataclass(frozen=True)
-class Block:
-    """Triples of a piece of a file."""
-
-    labels: pa.Array  # large_string, entities and relations alike
-    codes: Ids  # (triple, 3): head, relation, tail as positions in labels
-    places: Offsets  # (triple): line, row or statement, from 1
-
-
-def header_order(fields: Iterable[str]) -> str | None:
-    """`subject, object, predicate` -> "htr"; None if these are not the words of a header."""
-    order = ""
-    for field in fields:
-        order += next((role for role, words in HEADER_WORDS.items() if field.strip().casefold() in words), "?")
-    return order if sorted(order) == ["h", "r", "t"] else None
-
-
-def place_of(path: Path, number: int) -> str:
-    """`file:line` where lines can be counted, else `file, row 7` or `file, statement 7`."""
-    suffix = format_suffix(path)
-    if suffix == ".parquet":
-        return f"{path}, row {number}"
-    return (
-        f"{path}, statement {number}"
-        if suffix in {".ttl", ".trig", ".rdf", ".xml", ".owl"}
-        else f"{path}:{number}"
-    )
-
-
-def encode_rows(rows: list[tuple[str, str, str]], places: list[int], order: str = "hrt") -> Block:
-    """A block from rows of three labels."""
-    flat = pa.array([field for row in rows for field in row], pa.large_string()).dictionary_encode()
-    return _block(flat, np.array(places, np.int64), order)
-
-
-def _block(fields: pa.DictionaryArray, places: Offsets, order: str) -> Block:
-    """From three fields a triple, one after the other.  fields: (3 * triple)"""
-    codes = fields.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False).reshape(-1, 3)
-    if order != "hrt":
-        codes = codes[:, [order.index(role) for role in "hrt"]]
-    return Block(fields.dictionary, codes, places)
+            raise SettingError(f"separator={self.separator!r}: line ends and quotes have other meanings.")
 
 
 @contextmanager
@@ -153,7 +89,7 @@ def read_delimited(path: Path, options: ReadOptions, report: Report) -> Iterator
 
 
 def _find_header(data: bytes, separator: bytes, options: ReadOptions) -> tuple[str, int, bytes, str | None] | None:
-    """The header line, the blank lines above it, the data below it, and the order it tells; None without one."""
+    """The header line, the blank lines above it, the data below it and the order it gives; None without one."""
     start = len(data) - len(data.lstrip(b"\r\n"))
     line, _, below = data[start:].partition(b"\n")
     top = line.decode(errors="replace").rstrip("\r")
@@ -164,7 +100,7 @@ def _find_header(data: bytes, separator: bytes, options: ReadOptions) -> tuple[s
 
 
 def _parse_lines(data: bytes, lines: Offsets, separator: bytes, order: str) -> Block:
-    """Exactly three non-empty fields a line: taking out the separators leaves Arrow's own string layout."""
+    """Exactly three non-empty fields a line: without the separators, the bytes are Arrow's string layout."""
     content = np.frombuffer(data, np.uint8)
     is_mark = (content == separator[0]) | (content == ord("\n"))
     ends = np.flatnonzero(is_mark)  # (3 * line)
@@ -172,11 +108,11 @@ def _parse_lines(data: bytes, lines: Offsets, separator: bytes, order: str) -> B
     offsets[1:] = ends - np.arange(len(ends))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content[~is_mark])]
     fields = pa.Array.from_buffers(pa.large_string(), len(ends), buffers)
-    return _block(fields.dictionary_encode(), lines, order)
+    return Block.from_fields(fields.dictionary_encode(), lines, order)
 
 
 def _good_lines(data: bytes, first: int, separator: bytes, path: Path, report: Report) -> tuple[bytes, Offsets]:
-    """The lines that hold three non-empty UTF-8 fields, and their numbers; the others go to the report."""
+    """The lines with three non-empty UTF-8 fields, and their numbers; the others go to the report."""
     content = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(content == ord("\n"))  # (line)
     starts = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
@@ -199,8 +135,8 @@ def _good_lines(data: bytes, first: int, separator: bytes, path: Path, report: R
         return f"{path}:{first + index}", repr(text[:80])
 
     def columns_of(index: int) -> tuple[str, str]:
-        place, text = line_of(index)
-        return place, f"found {fields[index]} columns in {text}"
+        where, text = line_of(index)
+        return where, f"found {fields[index]} columns in {text}"
 
     report.add_each(Fault.BLANK, np.flatnonzero(blank).tolist(), lambda i: (f"{path}:{first + i}", ""))
     report.add_each(Fault.COLUMNS, np.flatnonzero(wrong).tolist(), columns_of)
@@ -225,37 +161,37 @@ def is_utf8(data: bytes) -> bool:
 
 
 def read_csv(path: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
-    """Three fields a row with quoting as in RFC 4180; a row's place is the line on which it ends.
+    """Three fields a row with quoting as in RFC 4180; a row's position is the line on which it ends.
 
-    CRLF is that standard's own line end, so no fault here.
+    CRLF is the line end of that standard, so it is not a fault here.
     """
     order = options.order or "hrt"
     with open_past_bom(path, report) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         reader = csv.reader(text, delimiter=options.separator or ",", strict=True)
         rows: list[tuple[str, str, str]] = []
-        places: list[int] = []
+        positions: list[int] = []
         at_top = options.header is not False
         for row in _rows_of(reader, path, report):
-            place = f"{path}:{reader.line_num}"
+            where = f"{path}:{reader.line_num}"
             if at_top and row:
                 at_top = False
                 found = header_order(row)
                 if options.header or found:
-                    report.add(Fault.HEADER, place, repr(",".join(row)))
+                    report.add(Fault.HEADER, where, repr(",".join(row)))
                     order = options.order or found or "hrt"
                     continue
             fault, detail = _fault_of(row)
             if fault:
-                report.add(fault, place, detail)
+                report.add(fault, where, detail)
                 continue
             rows.append((row[0], row[1], row[2]))
-            places.append(reader.line_num)
+            positions.append(reader.line_num)
             if len(rows) == ROWS_PER_BLOCK:
-                yield encode_rows(rows, places, order)
-                rows, places = [], []
+                yield Block.from_rows(rows, positions, order)
+                rows, positions = [], []
         if rows:
-            yield encode_rows(rows, places, order)
+            yield Block.from_rows(rows, positions, order)
 
 
 def _rows_of(reader: Iterator[list[str]], path: Path, report: Report) -> Iterator[list[str]]:
@@ -280,16 +216,14 @@ def _fault_of(row: list[str]) -> tuple[Fault | None, str]:
 
 
 def read_parquet(path: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
-    """Three columns, named as headers are, or in the given order if there are just three."""
+    """Three columns that are named like headers, or in the given order if there are only three."""
     with open_bytes(path) as stream:
         file = pq.ParquetFile(pa.BufferReader(stream.read()) if path.suffix != ".parquet" else stream)
         names = file.schema_arrow.names
-        by_role = {role: [n for n in names if n.casefold() in words] for role, words in HEADER_WORDS.items()}
-        if options.order is None and all(len(found) == 1 for found in by_role.values()):
-            columns = [by_role[role][0] for role in "hrt"]
-        elif len(names) == len(set(names)) == 3:
+        columns = named_columns(names) if options.order is None else None
+        if columns is None and len(names) == len(set(names)) == 3:
             columns = [names[(options.order or "hrt").index(role)] for role in "hrt"]
-        else:
+        if columns is None:
             detail = f"its columns are {', '.join(names)}; name three of them head, relation, tail"
             report.add(Fault.COLUMNS, str(path), detail)
             return
@@ -304,8 +238,6 @@ def _parquet_block(columns: list[pa.Array], row: int, path: Path, report: Report
     empty = np.zeros(len(texts[0]), bool)
     for text in texts:
         empty |= pc.equal(text, "").fill_null(True).to_numpy(zero_copy_only=False)
-    report.add_each(Fault.EMPTY_FIELD, np.flatnonzero(empty).tolist(), lambda i: (place_of(path, row + i), ""))
+    report.add_each(Fault.EMPTY_FIELD, np.flatnonzero(empty).tolist(), lambda i: (position_in(path, row + i), ""))
     keep = np.flatnonzero(~empty)
-    fields = pa.concat_arrays([text.take(pa.array(keep)) for text in texts]).dictionary_encode()
-    codes = fields.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False).reshape(3, -1).T
-    return Block(fields.dictionary, codes, row + keep)
+    return Block.from_columns([text.take(pa.array(keep)) for text in texts], row + keep)

@@ -1,6 +1,6 @@
 """OpenKE folders: labels in `entity2id.txt` and `relation2id.txt`, triples of ids in `train2id.txt` and the like.
 
-Like `readers`, it goes on after a fault and leaves every complaint in the report.
+Like the other readers, it carries on after a fault and reports all of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from squire.core.files import COMPRESSIONS
-from squire.graph.formats.delimited import Block, is_utf8, open_past_bom
-from squire.graph.report import Fault, Report
+from squire.graph.checking import Fault, Report
+from squire.graph.formats.delimited import is_utf8, open_past_bom
+from squire.graph.triples import Block
 
 MAX_IDS = 2**31
 
@@ -38,19 +39,19 @@ def is_openke(file: Path) -> bool:
 
 
 def read_openke_labels(folder: Path, report: Report) -> OpenKELabels | None:
-    """From `entity2id.txt` and `relation2id.txt`: a count, then lines of `label id`. None after a complaint."""
+    """From `entity2id.txt` and `relation2id.txt`: a count, then lines of `label id`. None after a fault."""
     before = report.errors
     labels = [_labels_by_id(openke_file(folder, kind), report) for kind in ("entity", "relation")]
     return OpenKELabels(*labels) if report.errors == before else None
 
 
 def read_openke(path: Path, labels: OpenKELabels | None, report: Report) -> Iterator[Block]:
-    """A count, then lines of `head tail relation` ids; without labels only to find what is wrong with it."""
+    """A count, then lines of `head tail relation` ids; without labels only to find its faults."""
     if labels is None:
         labels, sizes = OpenKELabels([], []), [MAX_IDS] * 3
     else:
         sizes = [len(labels.entities), len(labels.entities), len(labels.relations)]
-    rows, places = [], []
+    rows, positions = [], []
     for number, fields in _openke_lines(path, report):
         found = " ".join(fields)
         if len(fields) != 3:
@@ -61,9 +62,9 @@ def read_openke(path: Path, labels: OpenKELabels | None, report: Report) -> Iter
         else:
             head, tail, relation = map(int, fields)
             rows.append((head, len(labels.entities) + relation, tail))
-            places.append(number)
+            positions.append(number)
     names = pa.array(labels.entities + labels.relations, pa.large_string())
-    yield Block(names, np.array(rows, np.int32).reshape(-1, 3), np.array(places, np.int64))
+    yield Block(names, np.array(rows, np.int32).reshape(-1, 3), np.array(positions, np.int64))
 
 
 def _is_id(field: str, size: int) -> bool:
@@ -71,19 +72,19 @@ def _is_id(field: str, size: int) -> bool:
 
 
 def _labels_by_id(path: Path, report: Report) -> list[str]:
-    """LabelIndex in the order of their ids, from lines of `label id`."""
+    """The labels in the order of their ids, from lines of `label id`."""
     labels: dict[int, str] = {}
     id_of: dict[str, int] = {}
     before = report.errors
     for number, fields in _openke_lines(path, report):
         label, own = " ".join(fields[:-1]), fields[-1]
-        place = f"{path}:{number}"
+        where = f"{path}:{number}"
         if len(fields) < 2 or not _is_id(own, MAX_IDS) or int(own) in labels:
-            report.add(Fault.SYNTAX, place, "expected a label and an id of its own")
+            report.add(Fault.SYNTAX, where, "expected a label and an id of its own")
         elif not label:
-            report.add(Fault.EMPTY_FIELD, place, f"id {own} has no label")
+            report.add(Fault.EMPTY_FIELD, where, f"id {own} has no label")
         elif label in id_of:
-            report.add(Fault.SYNTAX, place, f"ids {id_of[label]} and {own} have the same label {label!r}")
+            report.add(Fault.SYNTAX, where, f"ids {id_of[label]} and {own} have the same label {label!r}")
         else:
             labels[int(own)], id_of[label] = label, int(own)
     missing = next((i for i in range(len(labels)) if i not in labels), None)
@@ -93,11 +94,11 @@ def _labels_by_id(path: Path, report: Report) -> list[str]:
 
 
 def _openke_lines(path: Path, report: Report) -> Iterator[tuple[int, list[str]]]:
-    """Numbered lines, split at white space, after the count in the first line, which is compared."""
+    """Numbered lines, split at white space, after the first line, whose count is checked."""
     with open_past_bom(path, report) as stream:
         lines = stream.read().split(b"\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last newline is no line
+        lines.pop()  # the last line ends with a newline
     windows = [number for number, line in enumerate(lines, 1) if line.endswith(b"\r")]
     if windows:
         report.add(Fault.CRLF, f"{path}:{windows[0]}", count=len(windows))
