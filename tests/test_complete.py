@@ -18,7 +18,7 @@ from test_distributed import torchrun
 from squire.completion.jobs import JOB, Completion, Predictor, Wanted
 from squire.completion.predictions import Prediction
 from squire.completion.questions import Questions
-from squire.core.locks import locked
+from squire.core.processes import locked
 from squire.errors import SettingError, UnknownName
 from squire.graph.adjacency import Ids
 from squire.reasoning.answers import Answer, Edge, Evidence
@@ -192,7 +192,7 @@ def test_a_folder_of_other_things_is_not_taken_over(run: Path, tmp_path: Path, c
 def test_two_cannot_work_at_one_output_at_once(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     job = a_job(run, tmp_path / "out.tsv")
-    with locked(job.folder), pytest.raises(SettingError, match=r"--output .*: another process is working there"):
+    with locked(job.folder), pytest.raises(SettingError, match=r".*: another process is working there"):
         finish(job)
     finish(job)
 

@@ -142,10 +142,10 @@ def test_draws_depend_on_the_numbers_and_the_rank_alone() -> None:
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingError, match=r"--device gpu: expected auto, cpu, cuda"), team("gpu"):
+    with pytest.raises(SettingError, match=r"device='gpu': expected auto, cpu, cuda"), team("gpu"):
         pass
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SettingError, match=r"--device cuda: .* finds 0 GPUs .* To do: --device cpu"), team("cuda"):
+    with pytest.raises(SettingError, match=r"device='cuda': .* finds 0 GPUs .* Use the device cpu"), team("cuda"):
         pass
     with team("auto") as ours:
         assert ours.device.type == "cpu"

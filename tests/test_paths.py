@@ -196,7 +196,7 @@ def test_an_interruption_ends_all_threads() -> None:
         ({"hops": 0}, r"hops is 0: paths have 1 to 4"),
         ({"hops": 5}, r"hops is 5"),
         ({"per_triple": 0}, r"per_triple is 0"),
-        ({"threads": 0}, r"threads is 0"),
+        ({"threads": 0}, r"threads=0"),
         ({"seed": -1}, r"seed is -1"),
     ],
 )

@@ -19,8 +19,8 @@ from graphs import make_graph
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.core import locks as lock
-from squire.core.locks import locked
+from squire.core import processes
+from squire.core.processes import locked
 from squire.core.run_files import BEST, LAST, LOCK, METRICS
 from squire.core.tensors import load_checkpoint
 from squire.errors import SettingError, TrainingError
@@ -242,7 +242,7 @@ def test_two_cannot_train_in_one_folder_at_once(facts: Path, tmp_path: Path) -> 
         for more in ([], sets):
             result = runner.invoke(app, [*command, *more])
             assert isinstance(result.exception, SettingError)
-            assert f"--out {out}: another process is training there." in str(result.exception)
+            assert f"{out}: another process is training there." in str(result.exception)
         assert [file.name for file in out.iterdir()] == [LOCK]
     assert runner.invoke(app, [*command, *sets, "--minutes", "0"]).exit_code == 0  # the file alone is no hindrance
     with locked(out):
@@ -260,7 +260,7 @@ def test_a_file_system_without_locks_is_no_hindrance(tmp_path: Path, monkeypatch
     monkeypatch.setattr(fcntl, "flock", refuse)
     with locked(tmp_path), locked(tmp_path):
         pass
-    monkeypatch.setattr(lock, "fcntl", None)  # Windows
+    monkeypatch.setattr(processes, "fcntl", None)  # Windows
     with locked(tmp_path), locked(tmp_path):
         pass
 

@@ -214,5 +214,5 @@ def test_a_file_that_holds_no_tries_is_refused(tmp_path: File) -> None:
 
 
 def test_threads_must_make_sense() -> None:
-    with pytest.raises(SettingError, match=r"threads is 0"):
+    with pytest.raises(SettingError, match=r"threads=0"):
         build_tries(sampled(), threads=0)

@@ -11,7 +11,7 @@ import typer
 from squire.cli.console import errors, out, progress_bar
 from squire.cli.data import Source
 from squire.cli.tables import print_metrics
-from squire.core.locks import locked
+from squire.core.processes import locked
 from squire.core.run_files import GRAPH
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules

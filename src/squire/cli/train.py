@@ -13,7 +13,7 @@ from squire.cli.choices import DeviceOption
 from squire.cli.console import errors, progress_bar, silent
 from squire.cli.data import Source
 from squire.cli.training import training_bar, which_iteration
-from squire.core.locks import locked
+from squire.core.processes import locked
 from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE
 from squire.errors import SettingError
 from squire.graph.loading import load_graph

@@ -22,8 +22,7 @@ import numpy as np
 from squire.completion.predictions import Prediction, format_for
 from squire.completion.questions import Questions
 from squire.core.files import ensure_creatable, replacing
-from squire.core.interrupts import interruptions
-from squire.core.locks import locked
+from squire.core.processes import interruptions, locked
 from squire.core.relations import is_inverse
 from squire.core.run_files import LOCK
 from squire.core.team import ALONE, Team
@@ -125,7 +124,7 @@ class Completion:
         ensure_creatable(self.out)
         job = json.dumps(self._about(), indent=1)
         self._check_folder(json.loads(job))
-        with locked(self.folder, "--output", "working"):
+        with locked(self.folder, "working"):
             with replacing(self.folder / JOB) as temporary:
                 temporary.write_text(job, encoding="utf-8")
             yield

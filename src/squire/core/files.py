@@ -1,4 +1,4 @@
-"""Bytes of a file, compressed or not, in blocks of whole lines. Knows nothing of what the lines mean."""
+"""Reading and writing files: compression, blocks of whole lines, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import IO, cast
 import pyarrow as pa
 
 COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
-BLOCK_BYTES = 16 << 20  # bounds memory; 4 and 64 MB were a sixth slower
+BLOCK_BYTES = 16 << 20  # limits memory; 4 and 64 MB were a sixth slower
 
 
 def format_suffix(path: Path) -> str:
-    """The suffix that tells the format, whatever the compression: `train.TSV.gz` -> `.tsv`."""
+    """The suffix that gives the format, without that of the compression: `train.TSV.gz` -> `.tsv`."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
@@ -37,7 +37,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 
 
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """The stream cut into blocks that end with a newline; one is added to a last line without."""
+    """Blocks of a stream that end with a newline; one is added if the last line has none."""
     rest = b""
     while chunk := stream.read(BLOCK_BYTES):
         cut = chunk.rfind(b"\n") + 1
@@ -51,7 +51,7 @@ def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def ensure_creatable(path: Path) -> None:
-    """OSError if `path` cannot be written: better now than after an hour of work."""
+    """Raise an OSError if `path` cannot be written, before the work begins."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = _beside(path)
@@ -64,12 +64,12 @@ def ensure_creatable(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{os.getpid()}.{path.name}")  # the suffix stays: it tells the compression
+    return path.with_name(f".{os.getpid()}.{path.name}")  # the suffix gives the compression
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`; it becomes `path` only if the body ends well, so no half file is seen."""
+    """A temporary name beside `path`, which is renamed to `path` only if the body succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
     try:
@@ -81,7 +81,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def create_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, compressed as its suffix says, that appears under its name only when whole."""
+    """A file to write, compressed as its suffix says; it appears under its name only when it is complete."""
     compression = COMPRESSIONS.get(path.suffix.lower())
     with replacing(path) as temporary:
         if compression == "xz":

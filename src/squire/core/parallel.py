@@ -1,4 +1,4 @@
-"""Compiled work on several threads: kernels release the interpreter lock. Knows nothing of what the work is."""
+"""Run compiled work on several threads; kernels release the interpreter lock."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ Result = TypeVar("Result")
 
 
 def thread_count(threads: int | None) -> int:
-    """As many as asked for, or as the machine lets us use."""
+    """The number of threads, by default as many as this process may use."""
     if threads is None:
         has_affinity = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
         return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     if threads < 1:
-        raise SettingError(f"threads is {threads}: at least 1 is needed.")
+        raise SettingError(f"threads={threads}: expected 1 or more.")
     return threads
 
 
 def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator[tuple[int, Result]]:
-    """The numbers and results of `task(0)` … `task(count - 1)`, as they end: depend on the number, not the order.
+    """The numbers and results of `task(0)` … `task(count - 1)`, in the order in which they finish.
 
-    Whoever stops listening, by Ctrl-C too, stops the tasks that have not begun.
+    Closing the iterator, as Ctrl-C does, cancels the tasks that have not started.
     """
     with ThreadPoolExecutor(threads) as pool:
         number: dict[Future[Result], int] = {pool.submit(task, i): i for i in range(count)}
         try:
             for future in as_completed(list(number)):
-                yield number.pop(future), future.result()  # dropped: a stage may have millions of results
+                yield (
+                    number.pop(future),
+                    future.result(),
+                )  # popped to free memory: there may be millions of results
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -39,7 +42,7 @@ def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator
 def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterator[Result]:
     """The results of `task(0)` … `task(count - 1)`, in order.
 
-    A few tasks ahead keep the threads busy; all of them at once would fill the memory.
+    Only a few tasks run ahead of the consumer, so that the results do not fill the memory.
     """
     with ThreadPoolExecutor(threads) as pool:
         ahead = [pool.submit(task, i) for i in range(min(count, 2 * threads))]

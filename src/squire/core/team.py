@@ -1,13 +1,12 @@
-"""Several processes that train one model, or complete one graph: who they are, what they share, how they agree.
+"""Several processes that train one model or complete one graph together.
 
-The only room that knows ranks and world sizes. `torchrun` starts the processes and tells each its place in the
-environment; without it a team is one process, no group is made, and meetings are over before they begin. What is
-trained, and from which files, is not known here.
+No other module uses ranks and world sizes. `torchrun` starts the processes and sets their ranks in the
+environment; without it a team is a single process, and collective calls return at once.
 
-The rule that keeps a team alive: all of it meets at the same places in the same order. Whoever fails leaves with a
-message of its own; the others notice at the next meeting that the line is dead, and leave too.
+All processes must make the same collective calls in the same order. A process that fails exits with its own
+message; the others get an error from their next collective call and exit too.
 
-All this has run on gloo only. There was no GPU to try: CUDA and NCCL are used as their manual says, unseen.
+Tested with gloo only. No GPU was available: the CUDA and NCCL code follows the documentation but has not been run.
 """
 
 from __future__ import annotations
@@ -27,12 +26,14 @@ from squire.errors import SettingError, TrainingError
 
 DEVICES = ("auto", "cpu", "cuda")
 CPU = torch.device("cpu")
-PATIENCE = timedelta(days=1)  # others wait while the leader mines or validates; who is gone is noticed at once
+TIMEOUT = timedelta(
+    days=1
+)  # the others wait while the leader mines or validates; a lost process is noticed at once
 
 
 @dataclass(frozen=True)
 class Team:
-    """This process among those that train together. The leader, of rank 0, writes, prints and validates."""
+    """This process and its team. The leader (rank 0) writes, prints and validates."""
 
     rank: int = 0
     size: int = 1
@@ -48,31 +49,31 @@ class Team:
 
     @property
     def launched(self) -> bool:
-        """By torchrun, which passes signals on, even to a single process."""
+        """Whether torchrun started it; torchrun passes signals on, even to a single process."""
         return distributed.is_torchelastic_launched()
 
     def seed(self, *numbers: int) -> None:
-        """Let torch draw from here on what these numbers and the rank decide, whatever was drawn before."""
+        """Seed torch from these numbers and the rank, whatever was drawn before."""
         words = np.random.SeedSequence([*numbers, self.rank]).generate_state(1, np.uint64)
         torch.manual_seed(int(words[0]))
 
-    # ----------------------------------------------------------------------------------------- meetings
+    # ----------------------------------------------------------------------------------- collective calls
 
     def total(self, value: float) -> float:
-        """The sum over all processes; of numbers that are none, not a number."""
+        """The sum over all processes; nan if one of them is nan."""
         if self.alone:
             return value
         numbers = torch.tensor([value], dtype=torch.float64)  # on the CPU: gloo carries it, even beside NCCL
         distributed.all_reduce(numbers)
         return float(numbers.item())
 
-    def any(self, wish: bool) -> bool:
-        """Does one of them wish it? The same answer for all."""
-        return self.total(float(wish)) > 0
+    def any(self, value: bool) -> bool:
+        """Whether the value is true in any process; the same answer in all."""
+        return self.total(float(value)) > 0
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:
-        """The leader goes through the body, then the others, who find what it has made."""
+        """The leader runs the body first; then the others do, and find what it made."""
         if not self.leads:
             self.total(0.0)
         yield
@@ -80,14 +81,14 @@ class Team:
             self.total(0.0)
 
     def join(self, loss: nn.Module) -> nn.Module:
-        """The same module, with the leader's weights and one gradient for all."""
+        """The module with the leader's weights and a shared gradient."""
         if self.alone:
             return loss
         on = [self.device] if self.device.type == "cuda" else None
         return DistributedDataParallel(loss, device_ids=on)
 
     def backward(self, loss: Tensor) -> None:
-        """The gradient of the sum of all losses; DistributedDataParallel by itself gives their mean."""
+        """The gradient of the sum of all losses; DistributedDataParallel gives that of their mean."""
         (loss * self.size).backward()  # type: ignore[no-untyped-call]
 
 
@@ -95,20 +96,20 @@ ALONE = Team()
 
 
 @contextmanager
-def team(device: str = "auto", go_on: str = "go on with --resume") -> Iterator[Team]:
-    """The team that torchrun has started this process in, else a team of one; for as long as the body lasts.
+def team(device: str = "auto", advice: str = "resume the run") -> Iterator[Team]:
+    """The team of this process during the body: the one that torchrun started, else a team of one.
 
-    go_on: what to do, once it is mended, where one of them has failed.
+    advice: what to do after another process has failed, for the error message
     """
-    rank, size, local = (int(os.environ.get(name, default)) for name, default in _PLACE)
+    rank, size, local = (int(os.environ.get(name, default)) for name, default in _RANKS)
     if size == 1:
         yield Team(device=_device(device, 0))
         return
-    # NCCL is chosen by what is here, not by `device`: a wrong device is then complained of once, by the leader.
+    # NCCL is chosen by what is installed, not by `device`, so that a wrong device is reported once, by the leader.
     nccl = torch.cuda.is_available() and distributed.is_nccl_available()
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=PATIENCE)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=TIMEOUT)
     try:
-        with _one_voice(rank == 0, go_on):
+        with _reported_once(rank == 0, advice):
             with Team(rank, size).leader_first():
                 own = _device(device, local)
             yield Team(rank, size, own)
@@ -117,8 +118,8 @@ def team(device: str = "auto", go_on: str = "go on with --resume") -> Iterator[T
 
 
 @contextmanager
-def _one_voice(leads: bool, go_on: str) -> Iterator[None]:
-    """What all processes notice is said by the leader; the others leave without a word."""
+def _reported_once(leads: bool, advice: str) -> Iterator[None]:
+    """Let the leader report an error that all processes get; the others exit silently."""
     try:
         yield
         return
@@ -126,35 +127,35 @@ def _one_voice(leads: bool, go_on: str) -> Iterator[None]:
         if leads:
             raise
     except RuntimeError as error:
-        if not _line_is_dead(error):
+        if not _is_lost_connection(error):
             raise
         if leads:
             raise TrainingError(
-                f"another process of this run has ended. To do: mend what it says, then {go_on}."
+                f"another process of this run has failed. Fix the problem that it reports, then {advice}."
             ) from None
     raise SystemExit(1)
 
 
-_PLACE = (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+_RANKS = (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
 
 
 def _device(wanted: str, local: int) -> torch.device:
     """The device of a process, the `local`-th on its machine."""
     if wanted not in DEVICES:
-        raise SettingError(f"--device {wanted}: expected {', '.join(DEVICES)}.")
+        raise SettingError(f"device={wanted!r}: expected {', '.join(DEVICES)}.")
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return CPU
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if local >= found:
         raise SettingError(
-            f"--device {wanted}: process {local + 1} of this machine finds {found} GPUs that torch can use. "
-            "To do: --device cpu, or no more processes than GPUs (--nproc-per-node)."
+            f"device={wanted!r}: process {local + 1} of this machine finds {found} GPUs that torch can use. Use "
+            "the device cpu, or start no more processes than GPUs (--nproc-per-node of torchrun)."
         )
     device = torch.device("cuda", local)
     torch.cuda.set_device(device)
     return device
 
 
-def _line_is_dead(error: RuntimeError) -> bool:
-    """Gloo's errors have no class of their own, but the name of the file that they come from."""
+def _is_lost_connection(error: RuntimeError) -> bool:
+    """Gloo's errors have no class of their own, but they name the source file."""
     return isinstance(error, distributed.DistError) or "gloo" in str(error)

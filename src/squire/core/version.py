@@ -1,3 +1,3 @@
-"""The version, in a place that everybody may import."""
+"""The version of squire."""
 
 __version__ = "0.1.0"

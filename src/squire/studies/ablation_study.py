@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.files import replacing
-from squire.core.locks import locked
+from squire.core.processes import locked
 from squire.core.progress import Progress, no_progress, progress_bar
 from squire.core.run_files import LAST, RECIPE, RULES, TRIES, fingerprint, tries_file
 from squire.core.team import ALONE, Team, team

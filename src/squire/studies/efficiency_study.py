@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from squire.core.interrupts import interruptions
-from squire.core.locks import locked
+from squire.core.processes import interruptions, locked
 from squire.core.progress import Progress, no_progress, progress_bar
 from squire.core.run_files import LAST, RECIPE, TRIES
 from squire.errors import SquireError

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from squire.core.files import replacing
-from squire.core.interrupts import interruptions
+from squire.core.processes import interruptions
 from squire.core.run_files import BEST, LAST, METRICS, START, TENSORBOARD, tries_file
 from squire.core.team import ALONE, Team
 from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint

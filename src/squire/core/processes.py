@@ -1,0 +1,59 @@
+"""Locks and interrupts: one process at a time in a folder, and Ctrl-C only when work can stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from squire.core.run_files import LOCK
+from squire.errors import SettingError
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextmanager
+def locked(folder: Path, doing: str = "training") -> Iterator[None]:
+    """Hold the lock of a folder, which is created if necessary. The system releases it even after a kill."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SettingError(
+                    f"{folder}: another process is {doing} there. Wait for it, stop it, or choose another folder."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+        yield
+
+
+@contextmanager
+def interruptions(patient: bool) -> Iterator[list[int]]:
+    """Collect Ctrl-C instead of raising it, so that the work can stop cleanly.
+
+    A second Ctrl-C is raised at once, unless `patient`.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if not patient:
+            signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, receive)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, before)
