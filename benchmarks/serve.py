@@ -27,7 +27,7 @@ import numpy as np
 from measure import Figures, report
 
 from squire.graph.graph import Graph
-from squire.server.search import NameSearch
+from squire.server.autocomplete import LabelSearch
 
 CLIENTS, TOKEN = 64, "load-test"
 NAMES = 100_000
@@ -147,7 +147,7 @@ def search_figures() -> Figures:
     chosen = rng.integers(len(words), size=(NAMES, 3)).tolist()
     names = [" ".join(words[word] for word in own[: 1 + own[0] % 3]) + f" {i}" for i, own in enumerate(chosen)]
     begun = time.perf_counter()
-    search = NameSearch(names, rng.integers(1, 1000, NAMES))
+    search = LabelSearch(names, rng.integers(1, 1000, NAMES))
     figures: Figures = {"index_s": round(time.perf_counter() - begun, 2)}
     typed = {"prefix_ms": [name[:1] for name in names[:50]], "fuzzy_ms": [f"{n[:4]}x{n[4:]}" for n in names[:50]]}
     for kind, texts in typed.items():

@@ -25,7 +25,7 @@ from squire.cli import app
 from squire.core.run_files import evaluation_file
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-MISSING = "no Chromium, so the page is NOT tested. To do: install one, e.g. 'apt install chromium'."
+MISSING = "no Chromium, so the page is NOT tested. Install one, e.g. with 'apt install chromium'."
 LOOPBACK = "127.0.0.1"
 PATIENCE = 30_000  # ms for something to appear: machines may be busy
 expect.set_options(timeout=PATIENCE)

@@ -20,11 +20,9 @@ from starlette.types import ASGIApp
 from typer.testing import CliRunner
 
 from squire.cli import app as cli
-from squire.server.app import create_app
-from squire.server.guard import Gate
-from squire.server.limits import Limits
+from squire.server.app import create_app, listen, new_server
 from squire.server.models import Model
-from squire.server.serving import listen, new_server
+from squire.server.security import AccessPolicy, Limits
 
 TOKEN = "correct-horse"
 QUESTION = {"head": "cleo", "relation": "grandparent"}
@@ -36,9 +34,11 @@ def family_model() -> Model:
 
 
 @contextmanager
-def client(*models: Model, gate: Gate | None = None, limits: Limits | None = None) -> Iterator[httpx.Client]:
+def client(
+    *models: Model, policy: AccessPolicy | None = None, limits: Limits | None = None
+) -> Iterator[httpx.Client]:
     """A client of a service in this process, over a real socket."""
-    app = create_app(models or [family_model()], gate, limits)
+    app = create_app(models or [family_model()], policy, limits)
     with running(app, limits) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as found:
         yield found
 

@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -20,8 +21,8 @@ from small_run import small_run
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.cli.serve import named_folders
 from squire.errors import SettingError
+from squire.server.serving import named_runs
 
 
 def refused(*arguments: object) -> str:
@@ -81,30 +82,34 @@ def test_sigterm_finishes_what_was_begun_and_takes_nothing_new() -> None:
 
 def test_only_this_machine_without_a_token() -> None:
     for host in ("0.0.0.0", "::", "192.168.0.7", "kg.example"):
-        assert f"--host {host}: others could reach this service, so it needs a token" in refused(
-            small_run(), "--host", host
-        )
-    assert "--token: expected letters" in refused(small_run(), "--token", "two words")
-    assert "--token: expected letters" in refused(small_run(), "--token", "")
+        said = refused(small_run(), "--host", host)
+        assert f"host={host}: other machines could reach the service, so it needs a token" in said
+    assert "token: expected one or more ASCII letters" in refused(small_run(), "--token", "two words")
+    assert "token: expected one or more ASCII letters" in refused(small_run(), "--token", "")
 
 
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"127.0.0.1 port {port}: cannot listen there" in refused(small_run(), "--port", port)
+        assert f"host=127.0.0.1, port={port}: cannot listen there" in refused(small_run(), "--port", port)
 
 
 def test_models_are_named_by_their_folders_or_by_hand(tmp_path: Path) -> None:
     one, other, odd = tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "x=y"
     for folder in (one, other, odd):
         folder.mkdir(parents=True)
-    assert named_folders([str(one)]) == {"run": one}
-    assert named_folders([str(one), f"second={other}"]) == {"run": one, "second": other}
-    assert named_folders([f"z={odd}"]) == {"z": odd}
-    with pytest.raises(SettingError, match=f"a second model named run. To do: name it, as in run2={other}"):
-        named_folders([str(one), str(other)])
-    with pytest.raises(SettingError, match=r"not a name for a model\. To do: give one, as in world="):
-        named_folders([str(odd)])
+    assert named_runs([str(one)]) == named_runs(str(one)) == {"run": str(one)}
+    assert named_runs([str(one), f"second={other}"]) == {"run": str(one), "second": other}
+    assert named_runs([f"z={odd}"]) == {"z": odd}
+    loaded = SimpleNamespace(folder=one)  # stands for a Run
+    assert named_runs(loaded) == {"run": loaded}
+    assert named_runs({"a": one, "b": loaded}) == {"a": one, "b": loaded}
+    with pytest.raises(SettingError, match="runs: expected at least one run"):
+        named_runs([])
+    with pytest.raises(SettingError, match=f"there are two models named run. Rename one, e.g. run2={other}"):
+        named_runs([str(one), str(other)])
+    with pytest.raises(SettingError, match=r"'x=y' cannot be the name of a model. Name it, e.g. world="):
+        named_runs([str(odd)])
     assert "no run here" in refused(one, "--port", 0)
 
 
@@ -115,9 +120,7 @@ def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch: pytes
         return None if name == "fastapi" else found(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without_fastapi)
-    told = refused(small_run())
-    assert "fastapi not installed, which the service needs. To do: pip install" in told
-    assert "[server]" in told
+    assert "the service needs fastapi. Install with `pip install 'squire-kg[server]'`." in refused(small_run())
 
 
 def test_other_commands_do_without_the_extra() -> None:

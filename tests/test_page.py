@@ -125,7 +125,8 @@ def test_a_fused_answer_shows_confidence_sources_and_basis(visit: Visit) -> None
     visit.page.route("**/answer", fused_answer)
     visit.open(QUESTION)
     expect(visit.answers.first.locator(".value")).to_have_text("82\u202f%")
-    expect(visit.page.locator(".basis")).to_contain_text("Rests on rules.")
+    expect(visit.page.locator(".fact-tags")).to_contain_text("82\u202f% likely")
+    expect(visit.page.locator(".basis")).to_contain_text("Based on rules.")
     expect(visit.page.locator(".source.against dt")).to_have_text("frequency")
     expect(visit.page.locator(".source .value").first).to_have_text("+1.25")
     visit.page.get_by_label("Ranked by").select_option("paths")
@@ -135,7 +136,7 @@ def test_a_fused_answer_shows_confidence_sources_and_basis(visit: Visit) -> None
 
 def test_where_an_entity_stands_that_is_not_on_the_list(visit: Visit) -> None:
     visit.open(QUESTION + "&k=5")
-    field = visit.page.get_by_role("combobox", name="Where does another one stand?")
+    field = visit.page.get_by_role("combobox", name="Check another answer")
     shown = visit.names()
     all_names = [
         one["entity"] for one in asked(visit.address, "models/family/answer", {**ANSWER, "k": 50})["answers"]
@@ -262,7 +263,7 @@ def test_an_unknown_name_offers_the_nearest(visit: Visit) -> None:
     visit.may_fail = {404}
     visit.open("#/ask?model=family&head=cleoo&relation=grandparent")
     alert = visit.page.get_by_role("alert").filter(has_text="cleoo")
-    expect(alert).to_contain_text("The graph does not have this name")
+    expect(alert).to_contain_text("Not in the graph")
     alert.get_by_role("button", name="cleo", exact=True).click()
     visit.settle()
     expect(visit.chosen).to_have_text("cleo 2")

@@ -198,7 +198,7 @@ def test_a_token_is_asked_for_once_a_tab(browser: Browser, guarded: str) -> None
         visit.may_fail = {401}
         page = visit.page
         page.goto(f"{guarded}/{QUESTION.replace('family', 'first')}")
-        dialog = page.get_by_role("dialog", name="This service wants a token")
+        dialog = page.get_by_role("dialog", name="This service needs a token")
         dialog.get_by_label("Token").fill("wrong")
         page.keyboard.press("Enter")
         expect(dialog.get_by_text("That token was not accepted.")).to_be_visible()
@@ -230,7 +230,8 @@ def test_several_models_and_a_service_that_goes_away(browser: Browser, guarded: 
         page.locator("#entity").fill("cleo")
         page.locator("#relation").fill("grandparent")
         page.locator("#ask-button").click()
-        expect(page.get_by_role("alert").first).to_contain_text("Is ‘squire serve’ still running?")
+        expect(page.get_by_role("alert").first).to_contain_text("Can’t reach the service")
+        expect(page.get_by_role("button", name="Try again")).to_be_visible()
         visit.troubles = [one for one in visit.troubles if "ERR_INTERNET_DISCONNECTED" not in one]
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -22,10 +23,10 @@ from typer.testing import CliRunner
 
 from squire import __version__
 from squire.cli import app as cli
-from squire.server.app import create_app
-from squire.server.limits import BATCH, BEAM, K, Limits
-from squire.server.logs import JsonLines
+from squire.server.app import JsonLines, create_app
 from squire.server.models import Model, Options
+from squire.server.schemas import MAX_BATCH, MAX_BEAM, MAX_K
+from squire.server.security import Limits
 
 HERE = "/api/models/family"
 
@@ -87,19 +88,19 @@ def test_unknown_names_come_with_the_nearest(api: httpx.Client) -> None:
     assert error["message"].startswith("unknown entity 'adda'. Nearest: 'ada'")
     error = error_of(api.post(f"{HERE}/answer", json={"head": "ada", "relation": "lices"}), 404)
     assert error["nearest"] == ["likes"]
-    assert error_of(api.get("/api/models/famile"), 404)["message"] == "no model 'famile' here: there is family."
+    assert error_of(api.get("/api/models/famile"), 404)["message"] == "no model 'famile' here. There is: family."
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
         ({"head": "ada"}, "relation: field required"),
-        ({"relation": "likes"}, "ask for the head or for the tail"),
-        ({**QUESTION, "tail": "ada"}, "ask for the head or for the tail"),
+        ({"relation": "likes"}, "give either the head or the tail, and the relation"),
+        ({**QUESTION, "tail": "ada"}, "give either the head or the tail, and the relation"),
         ({**QUESTION, "k": 0}, "k: "),
-        ({**QUESTION, "k": K + 1}, f"k: input should be less than or equal to {K}"),
+        ({**QUESTION, "k": MAX_K + 1}, f"k: input should be less than or equal to {MAX_K}"),
         ({**QUESTION, "k": "3"}, "k: "),
-        ({**QUESTION, "beam": BEAM + 1}, f"beam: input should be less than or equal to {BEAM}"),
+        ({**QUESTION, "beam": MAX_BEAM + 1}, f"beam: input should be less than or equal to {MAX_BEAM}"),
         ({**QUESTION, "aggregate": "mean"}, "aggregate: "),
         ({**QUESTION, "hops": 3}, "hops: extra inputs are not permitted"),
         ({**QUESTION, "head": "a" * 3000}, "head: string should have at most 2000 characters"),
@@ -188,7 +189,7 @@ def test_attention_is_that_of_the_study(api: httpx.Client) -> None:
     one = api.post(f"{HERE}/attention", json={**QUESTION, "answer": "cleo 2", "layer": 1}).json()
     assert one == {**expected, "layer": 1, "weights": expected["weights"][:1]}
     error = error_of(api.post(f"{HERE}/attention", json={**QUESTION, "layer": 2}), 422)
-    assert error["message"] == "layer 2: expected a number from 1 to 1."
+    assert error["message"] == "layer=2: expected a number from 1 to 1."
 
 
 def test_a_batch_is_a_line_a_question_in_order(api: httpx.Client) -> None:
@@ -209,7 +210,7 @@ def test_a_batch_is_a_line_a_question_in_order(api: httpx.Client) -> None:
 
 
 def test_a_batch_has_its_limits(api: httpx.Client) -> None:
-    for questions in ([], [QUESTION] * (BATCH + 1), [{"relation": "likes"}]):
+    for questions in ([], [QUESTION] * (MAX_BATCH + 1), [{"relation": "likes"}]):
         error = error_of(api.post(f"{HERE}/batch", json={"questions": questions}), 422)
         assert error["message"].startswith("questions")
 
@@ -314,7 +315,7 @@ def test_who_leaves_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
         go.set()
         assert first.result().status_code == 200
         assert api.post(f"{HERE}/answer", json={"head": "dan", "relation": "likes"}).status_code == 200
-    assert [model.entity_label(entity) for entity in asked] == ["ada", "dan"]
+    assert [model.graph.labels.entity(entity) for entity in asked] == ["ada", "dan"]
     statuses = [json.loads(JsonLines().format(record))["status"] for record in caplog.records]
     assert statuses == [499, 200, 200]
 
@@ -329,6 +330,12 @@ def test_several_models_by_name() -> None:
         assert both[0] == both[1]
 
 
+def test_a_loaded_run_is_served_as_it_is() -> None:
+    run = SimpleNamespace(folder=small_run(), reasoner=family_model()._reasoner)
+    with client(Model.load("family", run)) as api:
+        assert api.get("/api/models").json()[0]["graph"] == "made"
+
+
 def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
     run = tmp_path / "run"
     copy_of_run(run)
@@ -337,7 +344,7 @@ def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
     with client(Model.load("family", run)) as api:
         card = api.get(HERE).json()
         assert card["quality"] == []
-        assert card["limits"] == {"k": K, "beam": BEAM, "batch": BATCH}
+        assert card["limits"] == {"k": MAX_K, "beam": MAX_BEAM, "batch": MAX_BATCH}
         assert card["examples"] == [{"head": HOSTILE, "relation": "grandparent"}]
         assert card["recipe"]["decode"]["beam"] == 16
         evaluated = cli_json("evaluate", run)
@@ -361,7 +368,7 @@ def test_judgements_are_those_of_the_command_line(tmp_path: Path) -> None:
     shutil.rmtree(run / "annotation", ignore_errors=True)
     with client(Model.load("family", run)) as api:
         missing = error_of(api.get(f"{HERE}/annotation?annotator=ann"), 404)
-        assert f"'squire study annotate {run} -n 100'" in missing["message"]
+        assert f"`squire study annotate {run} -n 100`" in missing["message"]
         drawn = CliRunner().invoke(
             cli, ["study", "annotate", str(run), "-n", "2", "--annotator", "ann"], input="1\nq\n"
         )

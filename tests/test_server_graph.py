@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.graph.graph import Graph
-from squire.server.kinds import FITS, fitting
-from squire.server.neighbourhood import neighbourhood
+from squire.server.autocomplete import FITS, fitting
+from squire.server.models import neighbourhood
 
 
 def hub() -> Graph:
@@ -42,10 +42,10 @@ def test_relations_of_the_same_kind_of_entity_fit() -> None:
     facts += [(f"river {i}", "flows through", f"country {i}") for i in range(3)]
     graph = make_graph({"train": facts})
     labels, n = graph.labels, graph.num_relations
-    share = fitting(graph.train, labels.entity_id("country 9"))  # whose currency is missing
+    share = fitting(graph, labels.entity_id("country 9"))  # whose currency is missing
     fits = {labels.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()}
     assert fits == {"currency", "borders"}
-    share = fitting(graph.train, labels.entity_id("river 0"))
+    share = fitting(graph, labels.entity_id("river 0"))
     assert {labels.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()} == {"flows through"}
 
 
@@ -67,4 +67,4 @@ def test_shares_are_those_that_a_loop_counts(facts: set[tuple[int, int, int]], e
         else sum(weight for one, weight in zip(peers, alike, strict=True) if relation in one) / (sum(alike) + 1)
         for relation in range(2 * graph.num_relations)
     ]
-    np.testing.assert_allclose(fitting(train, entity), expected)
+    np.testing.assert_allclose(fitting(graph, entity), expected)

@@ -1,37 +1,54 @@
-"""A trained run as the service sees it. The one module that knows the reasoner.
+"""A trained run as the service sees it: answers, suggestions, the model card, annotation.
 
-What decodes must be called from one thread only (`batcher`); the rest reads what never changes.
+Methods that decode must be called from the decoding thread only (`batching`); all others read constant data.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.run_files import ANNOTATION, evaluation_files
+from squire.core.version import __version__ as __version__
 from squire.errors import SettingError, UnknownName
-from squire.graph.graph import Graph
-from squire.graph.labels import LabelIndex
-from squire.reasoning.answers import Answers
+from squire.reasoning.answers import Answer as Answer
+from squire.reasoning.answers import Answers as Answers
+from squire.reasoning.answers import Evidence as Evidence
+from squire.reasoning.answers import Origin as Origin
 from squire.reasoning.attention import attention_of
-from squire.reasoning.reasoner import RankedBy, Reasoner
-from squire.search.options import Aggregate
-from squire.server.kinds import FITS, fitting
-from squire.server.problems import as_json
-from squire.server.search import NameSearch
+from squire.reasoning.reasoner import RankedBy as RankedBy
+from squire.reasoning.reasoner import Reasoner
+from squire.search.options import Aggregate as Aggregate
+from squire.server.autocomplete import FITS, LabelSearch, fitting
+from squire.server.problems import Problem, as_json
+from squire.studies import SCORES as SCORES
+from squire.studies import Annotations
 
-Query = tuple[int, int]
-NEAREST = 3  # names that are proposed for an unknown one
+if TYPE_CHECKING:
+    from squire.graph.graph import Graph
+    from squire.graph.labels import LabelIndex
+
+LOGGER = logging.getLogger("squire.server")
+NEAREST = 3  # labels suggested instead of an unknown one
+EXAMPLES = 6  # questions on a model card
+
+Query = tuple[int, int]  # entity, edge type
+
+_annotation_lock = threading.Lock()  # judgements are written one at a time: every request opens the files anew
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a question is to be answered; questions with equal options can be answered together."""
+    """How to answer; questions with equal options can share a batch."""
 
     k: int = 10
     grounded: bool = False
@@ -45,75 +62,58 @@ class Model:
     """A run under a name."""
 
     def __init__(self, name: str, reasoner: Reasoner) -> None:
-        self.name, self._reasoner = name, reasoner
-        self.graph: Graph = reasoner.graph
-        self.folder, self.step = reasoner.run.folder, reasoner.run.step
-        self.recipe: dict[str, Any] = reasoner.run.recipe.to_dict()
+        self.name, self._reasoner, self.graph = name, reasoner, reasoner.graph
+        self.is_fused = reasoner.fusion is not None
+        self._labels, self._folder, self._step = self.graph.labels, reasoner.run.folder, reasoner.run.step
+        self._recipe: dict[str, Any] = reasoner.run.recipe.to_dict()
 
     @classmethod
-    def load(cls, name: str, folder: Path) -> Model:
-        model = cls(name, Reasoner.load(folder))
-        model.warm_up()
+    def load(cls, name: str, run: Any) -> Model:
+        """Loads a run folder, or takes a loaded run, and warms it up: the first client need not wait."""
+        reasoner = Reasoner.load(run) if isinstance(run, str | Path) else run.reasoner
+        model = cls(name, reasoner)
+        model.find_entities("a", 1)
+        model.find_relations("a", None, None, 1)
+        head, relation, _ = model.graph.train.triples[0].tolist()
+        model.answer_all([(head, relation)], Options(k=1))
         return model
 
-    def warm_up(self) -> None:
-        """What is built or compiled when it is first needed is so now, not while the first client waits."""
-        self.find_entities("a", 1)
-        self.find_relations("a", None, None, 1)
-        head, relation, _ = self.graph.train.triples[0].tolist()
-        self.answer_all([(head, relation)], Options(k=1))
-
-    @property
-    def fused(self) -> bool:
-        """Can it rank by all evidence?"""
-        return self._reasoner.fusion is not None
-
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
-        """The ids of a question, as `Reasoner.query`, but with nearest names found in milliseconds."""
+        """The ids of a question, as in `Reasoner.query`, but suggesting the nearest labels in milliseconds."""
         for label in (head, tail):
             if label is not None:
-                self.entity(label)
-        self._number(self.graph.labels.relations, self.relations, relation)
+                self.entity_id(label)
+        self._id(self._labels.relations, self._relation_search, relation)
         return self._reasoner.query(head, relation, tail)
 
-    def entity(self, label: str) -> int:
-        """The id of an entity."""
-        return self._number(self.graph.labels.entities, self.entities, label)
+    def entity_id(self, label: str) -> int:
+        return self._id(self._labels.entities, self._entity_search, label)
 
-    def _number(self, index: LabelIndex, search: NameSearch, label: str) -> int:
-        labels = self.graph.labels
-        for candidate in (label, labels.expand(label)):
+    def _id(self, index: LabelIndex, search: LabelSearch, label: str) -> int:
+        for candidate in (label, self._labels.expand(label)):
             if (found := index.find(candidate)) is not None:
                 return found
-        nearest = [labels.shorten(index[match.number]) for match in search.find(label, NEAREST)]
+        nearest = [self._labels.shorten(index[match.id]) for match in search.find(label, NEAREST)]
         raise UnknownName(index.kind, label, nearest)
 
-    def entity_label(self, entity: int) -> str:
-        return self.graph.labels.entity(entity)
-
-    def relation_label(self, relation: int) -> str:
-        return self.graph.labels.relation(relation)
-
-    # ------------------------------------------------------------------------------------- for one thread only
+    # ---------------------------------------------------------------------------- in the decoding thread only
 
     def answer_all(self, queries: Sequence[Query], options: Options) -> list[bytes]:
-        """The answers to each question as JSON, the same as of `squire answer --json`."""
-        return [as_json(found) for found in self._answers(queries, options)]
+        """The answers to each question as JSON, equal to the output of `squire answer --json`."""
+        return [as_json(answers) for answers in self._answers(queries, options)]
 
     def _answers(self, queries: Sequence[Query], options: Options) -> Iterator[Answers]:
-        """The one place that asks the reasoner."""
         reasoner = self._reasoner
         decoding = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
-        asked = np.array(queries, np.int32).reshape(-1, 2)
+        ids = np.array(queries, np.int32).reshape(-1, 2)
         return reasoner.stream(
-            asked, decoding, k=options.k, include_known=options.include_known, ranking=options.ranking
+            ids, decoding, k=options.k, include_known=options.include_known, ranking=options.ranking
         )
 
     def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
-        """Where an answer stands among those that are not in the graph, and its evidence."""
-        everything = Options(k=self.graph.num_entities, include_known=True, beam=beam)
-        (found,) = self._answers([query], everything)
-        label, new = self.entity_label(tail), 0
+        """The rank of an answer among those that are not in the graph, and its evidence."""
+        (found,) = self._answers([query], Options(k=self.graph.num_entities, include_known=True, beam=beam))
+        label, new = self._labels.entity(tail), 0
         rank = answer = None
         for one in found:
             if one.entity == label:
@@ -121,63 +121,181 @@ class Model:
                 answer = replace(one, rank=rank)
                 break
             new += not one.is_fact
-        is_fact = self.graph.train.contains(*query, tail)
-        question = {"head": found.head, "relation": found.relation, "tail": label}
-        standing = {"is_fact": is_fact, "rank": rank, "answer": answer}
-        return as_json({"question": question, **standing, "origin": found.origin})
+        return as_json({
+            "question": {"head": found.head, "relation": found.relation, "tail": label},
+            "is_fact": self.graph.train.contains(*query, tail),
+            "rank": rank,
+            "answer": answer,
+            "origin": found.origin,
+        })  # fmt: skip
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
-        """What `squire study attention --json` prints; of one layer, if one is named."""
+        """The output of `squire study attention --json`, for one layer if `layer` is given."""
         content = attention_of(self._reasoner, query, answer, beam).as_dict()
         layers = len(content["weights"])
         if layer is not None:
             if layer > layers:
-                raise SettingError(f"layer {layer}: expected a number from 1 to {layers}.")
+                raise SettingError(f"layer={layer}: expected a number from 1 to {layers}.")
             content["weights"] = [content["weights"][layer - 1]]
         return as_json(content | {"layer": layer})
 
-    # ---------------------------------------------------------------------------------------------------- names
+    # ------------------------------------------------------------------------------- suggestions and the graph
 
     @cached_property
-    def entities(self) -> NameSearch:
-        labels = self.graph.labels
-        return NameSearch([labels.shorten(name) for name in labels.entities], self.degrees)
+    def _entity_search(self) -> LabelSearch:
+        return LabelSearch([self._labels.shorten(label) for label in self._labels.entities], self._degrees)
 
     @cached_property
-    def relations(self) -> NameSearch:
-        labels = self.graph.labels
-        return NameSearch([labels.shorten(name) for name in labels.relations], self.fact_counts)
+    def _relation_search(self) -> LabelSearch:
+        return LabelSearch([self._labels.shorten(label) for label in self._labels.relations], self._fact_counts)
 
     @cached_property
-    def degrees(self) -> npt.NDArray[np.int64]:
+    def _degrees(self) -> npt.NDArray[np.int64]:
         """(entity): edges in train, inverse ones included"""
         return np.diff(self.graph.train.offsets)
 
     @cached_property
-    def fact_counts(self) -> npt.NDArray[np.int64]:
+    def _fact_counts(self) -> npt.NDArray[np.int64]:
         """(relation): facts in train"""
         return np.bincount(self.graph.train.triples[:, 1], minlength=self.graph.num_relations)
 
     def find_entities(self, text: str, limit: int) -> list[dict[str, Any]]:
-        return [
-            {"name": self.entity_label(entity), "degree": int(self.degrees[entity])}
-            for entity, _ in self.entities.find(text, limit)
-        ]
+        found = self._entity_search.find(text, limit)
+        return [{"name": self._labels.entity(i), "degree": int(self._degrees[i])} for i, _ in found]
 
     def find_relations(self, text: str, head: str | None, tail: str | None, limit: int) -> list[dict[str, Any]]:
-        """With a head or a tail: of equally good matches, relations that entities of its kind have come first."""
+        """Among equally good matches, relations that fit the head and the tail come first."""
         share = np.ones(n := self.graph.num_relations)
         if head is not None:
-            share = np.minimum(share, fitting(self.graph.train, self.entity(head))[:n])
+            share = np.minimum(share, fitting(self.graph, self.entity_id(head))[:n])
         if tail is not None:
-            share = np.minimum(share, fitting(self.graph.train, self.entity(tail))[n:])
-        found = self.relations.find(text, n)
-        found.sort(key=lambda match: (match.tier, share[match.number] < FITS))  # stable: else as they were
+            share = np.minimum(share, fitting(self.graph, self.entity_id(tail))[n:])
+        fits = share >= FITS
+        found = sorted(self._relation_search.find(text, n), key=lambda match: (match.tier, not fits[match.id]))
         return [
-            {
-                "name": self.relation_label(relation),
-                "facts": int(self.fact_counts[relation]),
-                "fits": bool(share[relation] >= FITS),
-            }
-            for relation, _ in found[:limit]
+            {"name": self._labels.relation(i), "facts": int(self._fact_counts[i]), "fits": bool(fits[i])}
+            for i, _ in found[:limit]
         ]
+
+    def neighbourhood(self, entity: str, limit: int) -> dict[str, Any]:
+        return neighbourhood(self.graph, self.entity_id(entity), limit)
+
+    # ------------------------------------------------------------------------------------------ the model card
+
+    def summary(self) -> dict[str, Any]:
+        """The model's entry in the list of models."""
+        graph = self.graph
+        return {
+            "name": self.name,
+            "graph": graph.name,
+            "entities": graph.num_entities,
+            "relations": graph.num_relations,
+            "facts": graph.train.num_edges // 2,
+            "fused": self.is_fused,
+        }
+
+    def card(self) -> dict[str, Any]:
+        """What the model is, how good it is beside the baselines, and example questions."""
+        graph = self.graph
+        return self.summary() | {
+            "step": self._step,
+            "recipe": self._recipe,
+            "version": __version__,
+            "description": (
+                f"Finds missing facts of {graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} "
+                f"relations, {graph.train.num_edges // 2:,} known facts. Answers are ranked by their evidence; "
+                f"paths are searched with a beam of {self._recipe['decode']['beam']}. Scores are not "
+                f"probabilities: see how good the model is under quality, and compare it with the frequency row, "
+                f"which always guesses the most frequent answers."
+            ),
+            "quality": self._quality(),
+            "examples": self._examples(),
+        }
+
+    def _quality(self) -> list[dict[str, Any]]:
+        """The results of `squire evaluate` for this training step; those of other steps are left out."""
+        results = []
+        for file in evaluation_files(self._folder):
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+                rows, step = content["rows"], content.get("step", self._step)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                LOGGER.warning("%s: not a result of `squire evaluate` (%s)", file, error)
+                continue
+            if step == self._step and rows:
+                results.append({key: value for key, value in content.items() if key not in ("run", "recipe")})
+        return results
+
+    def _examples(self) -> list[dict[str, str]]:
+        """Held-out questions: about the relations with the most facts, and the head with the most edges."""
+        graph = self.graph
+        facts = next((triples for triples in (graph.test, graph.valid, graph.train.triples) if len(triples)), None)
+        if facts is None:
+            return []
+        relations, counts = np.unique(facts[:, 1], return_counts=True)
+        questions = []
+        for relation in relations[np.argsort(-counts, kind="stable")[:EXAMPLES]].tolist():
+            heads = np.unique(facts[facts[:, 1] == relation, 0])
+            head = int(heads[np.argmax(self._degrees[heads])])
+            questions.append({"head": self._labels.entity(head), "relation": self._labels.relation(relation)})
+        return questions
+
+    # ------------------------------------------------------- annotation, in the files of `squire study annotate`
+
+    def annotation_progress(self, annotator: str) -> dict[str, Any]:
+        """How far an annotator is, and the next path to judge. Creates no file."""
+        with _annotation_lock:
+            return _progress(self._annotations(annotator))
+
+    def judge(self, annotator: str, number: int, score: float) -> dict[str, Any]:
+        """Records a judgement; it is on disk when this returns."""
+        with _annotation_lock:
+            study = self._annotations(annotator)
+            if number not in study.to_judge:
+                raise Problem(404, f"question {number}: no such question with a path to judge.")
+            study.judge(number, score)
+            return _progress(study)
+
+    def _annotations(self, annotator: str) -> Annotations:
+        folder = self._folder / ANNOTATION
+        if not folder.is_dir():
+            command = f"squire study annotate {self._folder} -n 100"
+            raise Problem(
+                404, f"there are no paths to judge yet. Draw some with `{command}` first, then quit with q."
+            )
+        return Annotations(folder, annotator)
+
+
+def _progress(study: Annotations) -> dict[str, Any]:
+    number = next((number for number in study.to_judge if number not in study.scores), None)
+    following = None
+    if number is not None:
+        one = study.questions[number]
+        question = {"head": one.head, "relation": one.relation, "tail": one.tail}
+        following = {"number": number, "question": question, "evidence": one.evidence}
+    return {
+        "annotator": study.annotator,
+        "total": len(study.to_judge),
+        "judged": len(study.scores),
+        "next": following,
+        "summary": study.summary().as_dict() if study.scores else None,
+    }
+
+
+def neighbourhood(graph: Graph, entity: int, limit: int) -> dict[str, Any]:
+    """Facts of an entity, taking turns over its relations so that a frequent one does not hide the others."""
+    labels, n = graph.labels, graph.num_relations
+    relations, others = graph.train.edges(entity)
+    # A fact that links an entity to itself is two edges; the inverse one is left out.
+    distinct = np.flatnonzero((others != entity) | (relations < n))
+    kind = relations[distinct]  # sorted
+    turn = np.arange(len(kind)) - np.searchsorted(kind, kind)
+    chosen = distinct[np.lexsort((kind, turn))[:limit]]
+    own, edges = labels.entity(entity), []
+    for relation, other in zip(relations[chosen].tolist(), others[chosen].tolist(), strict=True):
+        outgoing, end = relation < n, labels.entity(other)
+        head, tail = (own, end) if outgoing else (end, own)
+        label = labels.relation(relation)
+        edges.append({"head": head, "relation": label, "tail": tail, "outgoing": outgoing})
+    left_out = len(distinct) - len(chosen)
+    return {"entity": own, "degree": len(relations), "edges": edges, "left_out": left_out}

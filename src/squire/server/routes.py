@@ -1,4 +1,4 @@
-"""The API, endpoint by endpoint: read the request, ask the model, send what it says."""
+"""The endpoints of /api."""
 
 from __future__ import annotations
 
@@ -7,117 +7,85 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from squire.core.version import __version__
 from squire.errors import UnknownName
-from squire.reasoning.answers import Answers
-from squire.server import annotating, cards
 from squire.server import models as served
-from squire.server.batcher import Batcher, Done
-from squire.server.limits import EDGES, MATCHES, NAME_CHARACTERS
-from squire.server.models import Model, Options
-from squire.server.neighbourhood import neighbourhood
+from squire.server import schemas
+from squire.server.batching import Batcher, Done
+from squire.server.models import Answers, Model, Options, __version__
 from squire.server.problems import Problem, as_json
-from squire.server.schemas import (
-    AnnotatorName,
-    AnswerBody,
-    AttentionBody,
-    AttentionMaps,
-    BatchBody,
-    EntityMatches,
-    ErrorBody,
-    ExplainBody,
-    Explanation,
-    Health,
-    JudgementBody,
-    ModelCard,
-    ModelLine,
-    Name,
-    Neighbourhood,
-    QuestionBody,
-    RelationMatches,
-    Standing,
-)
+from squire.server.schemas import MAX_EDGES, MAX_LABEL, MAX_MATCHES, Annotator, Label
 
-CHUNK = 8  # questions of a batch at once: between two chunks others have their turn
+CHUNK = 8  # questions of a batch that are decoded at once: between two chunks other requests have their turn
 Result = TypeVar("Result")
-Typed = Annotated[str, Query(max_length=NAME_CHARACTERS, description="What was typed.", examples=["cost"])]
 
 
 class Service:
-    """The models by their names, and the thread that asks them."""
+    """The models by name, and the thread that decodes for them."""
 
-    batcher: Batcher  # from start to end of the application
+    batcher: Batcher  # while the application runs
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self.models = dict(models)
 
-    def model(self, name: str) -> Model:
-        if name not in self.models:
-            raise Problem(404, f"no model {name!r} here: there is {', '.join(self.models)}.", code="unknown_model")
-        return self.models[name]
-
     def is_default(self, model: Model) -> bool:
         return model is next(iter(self.models.values()))
 
-    async def decode(self, request: Request, work: Callable[[], bytes]) -> Response:
-        """Work for the thread that is nobody else's."""
-        done = await self._while_connected(request, self.batcher.ask(lambda _: [work()], [None]))
-        return _json(done.results[0])
-
-    async def answer(self, request: Request, model: Model, query: served.Query, options: Options) -> Response:
-        done = await self._while_connected(request, self.ask(model, [query], options))
-        request.scope["squire"]["log"]["together"] = done.together
-        return _json(done.results[0])
-
-    def ask(
-        self, model: Model, queries: Sequence[served.Query], options: Options, *, patient: bool = False
+    def submit(
+        self, model: Model, queries: Sequence[served.Query], options: Options, *, wait: bool = False
     ) -> Coroutine[Any, Any, Done[bytes]]:
-        group = model.name, options
-        return self.batcher.ask(partial(model.answer_all, options=options), queries, group, patient=patient)
+        work = partial(model.answer_all, options=options)
+        return self.batcher.submit(work, queries, (model.name, options), wait=wait)
 
-    async def _while_connected(self, request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-        """What nobody waits for any more is not done."""
-        doing, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
-        try:
-            await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                raise Problem(499, "the client has gone.")
-            return doing.result()
-        finally:
-            doing.cancel()
-            gone.cancel()
+    async def decode(self, request: Request, work: Callable[[], bytes]) -> Response:
+        """Runs any other work in the decoding thread."""
+        done = await while_connected(request, self.batcher.submit(lambda _: [work()], [None]))
+        return _json(done.results[0])
 
-    async def stream(self, model: Model, body: BatchBody, first: bytes) -> AsyncIterator[bytes]:
-        """A line a question, in order; `first` are the lines of the first chunk."""
+    async def lines(self, model: Model, body: schemas.BatchBody, start: int, *, wait: bool) -> bytes:
+        """One chunk of a batch: a line of JSON for each question."""
+        parsed = await run_in_threadpool(_parse, model, body.questions[start : start + CHUNK])
+        queries = [one for one in parsed if not isinstance(one, bytes)]
+        answers = iter((await self.submit(model, queries, body.options(), wait=wait)).results if queries else [])
+        return b"".join((one if isinstance(one, bytes) else next(answers)) + b"\n" for one in parsed)
+
+    async def stream(self, model: Model, body: schemas.BatchBody, first: bytes) -> AsyncIterator[bytes]:
+        """All chunks of a batch, of which the first is there already."""
         yield first
         for start in range(CHUNK, len(body.questions), CHUNK):
-            yield await self.lines(model, body, start, patient=True)
-
-    async def lines(self, model: Model, body: BatchBody, start: int, *, patient: bool) -> bytes:
-        queries = await run_in_threadpool(_understood, model, body.questions[start : start + CHUNK])
-        asked = [query for query in queries if not isinstance(query, bytes)]
-        found = iter((await self.ask(model, asked, body.options(), patient=patient)).results if asked else [])
-        return b"".join((one if isinstance(one, bytes) else next(found)) + b"\n" for one in queries)
+            yield await self.lines(model, body, start, wait=True)
 
 
-def _understood(model: Model, questions: Sequence[QuestionBody]) -> list[served.Query | bytes]:
-    """The ids of each question, or what is wrong with it."""
-    understood: list[served.Query | bytes] = []
+def _parse(model: Model, questions: Sequence[schemas.QuestionBody]) -> list[served.Query | bytes]:
+    """The ids of each question, or the error that it gets."""
+    parsed: list[served.Query | bytes] = []
     for one in questions:
         try:
-            understood.append(model.query(one.head, one.relation, one.tail))
+            parsed.append(model.query(one.head, one.relation, one.tail))
         except UnknownName as error:
-            understood.append(as_json(Problem.from_error(error).content()))
-    return understood
+            parsed.append(as_json(Problem.from_error(error).content()))
+    return parsed
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Cancels the work if the client disconnects: cancelled requests are skipped."""
+
+    async def disconnected() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Problem(499, "the client disconnected.")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
 
 
 def _json(content: bytes) -> Response:
@@ -125,124 +93,129 @@ def _json(content: bytes) -> Response:
 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": ErrorBody} for status in (400, 401, 403, *statuses)}
+    return {status: {"model": schemas.ErrorBody} for status in statuses}
 
 
-def api_router(service: Service) -> APIRouter:
-    """All of /api."""
-    router = APIRouter(prefix="/api")
-    _about_models(router, service)
-    _about_names(router, service)
-    _about_questions(router, service)
-    _about_judgements(router, service)
-    return router
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
 
 
-def _about_models(router: APIRouter, service: Service) -> None:
-    @router.get("/health", tags=["models"], responses=_errors())
-    async def health() -> Health:
-        """Is the service there? Needs no token."""
-        return Health(status="ok", version=__version__, models=list(service.models))
-
-    @router.get("/models", tags=["models"], response_model=list[ModelLine], responses=_errors())
-    async def models() -> Any:
-        """All models; the first is the default."""
-        return [cards.summary(model, service.is_default(model)) for model in service.models.values()]
-
-    @router.get("/models/{model}", tags=["models"], response_model=ModelCard, responses=_errors(404))
-    def model_card(model: str) -> Any:
-        """What a model is, and how good, beside the rules and the frequency of answers."""
-        one = service.model(model)
-        return cards.card(one, service.is_default(one))
+ServiceDep = Annotated[Service, Depends(_service)]
 
 
-def _about_names(router: APIRouter, service: Service) -> None:
-    @router.get(
-        "/models/{model}/entities", tags=["names"], response_model=EntityMatches, responses=_errors(404, 422)
-    )
-    def entities(model: str, q: Typed = "", limit: Annotated[int, Query(ge=1, le=MATCHES)] = 10) -> Any:
-        """Entities that begin so, then those with a word that does, then similar ones."""
-        return {"matches": service.model(model).find_entities(q, limit)}
-
-    @router.get(
-        "/models/{model}/relations", tags=["names"], response_model=RelationMatches, responses=_errors(404, 422)
-    )
-    def relations(
-        model: str,
-        q: Typed = "",
-        head: Annotated[Name | None, Query(description="Relations that fit it come first.")] = None,
-        tail: Annotated[Name | None, Query(description="Relations that lead to its kind come first.")] = None,
-        limit: Annotated[int, Query(ge=1, le=MATCHES)] = 50,
-    ) -> Any:
-        """Relations, found like entities."""
-        return {"matches": service.model(model).find_relations(q, head, tail, limit)}
-
-    @router.get(
-        "/models/{model}/neighbourhood", tags=["names"], response_model=Neighbourhood, responses=_errors(404, 422)
-    )
-    def around(
-        model: str,
-        entity: Annotated[Name, Query(examples=["Costa Rica"])],
-        limit: Annotated[int, Query(ge=1, le=EDGES)] = 40,
-    ) -> Any:
-        """Known facts of an entity, in turns over its relations."""
-        one = service.model(model)
-        return neighbourhood(one.graph, one.entity(entity), limit)
+async def _model(service: ServiceDep, model: str) -> Model:
+    if model not in service.models:
+        message = f"no model {model!r} here. There is: {', '.join(service.models)}."
+        raise Problem(404, message, code="unknown_model")
+    return service.models[model]
 
 
-def _about_questions(router: APIRouter, service: Service) -> None:
-    answering = _errors(404, 413, 422, 429)
+ModelDep = Annotated[Model, Depends(_model)]
+Text = Annotated[str, Query(max_length=MAX_LABEL, description="What was typed.", examples=["cost"])]
+Matches = Annotated[int, Query(ge=1, le=MAX_MATCHES)]
 
-    @router.post("/models/{model}/answer", tags=["questions"], response_model=Answers, responses=answering)
-    async def answer(request: Request, model: str, body: AnswerBody) -> Response:
-        """The best answers to a question, each with its evidence: the JSON of `squire answer --json`."""
-        one = service.model(model)
-        query = await run_in_threadpool(one.query, body.head, body.relation, body.tail)
-        return await service.answer(request, one, query, body.options())
-
-    @router.post("/models/{model}/explain", tags=["questions"], response_model=Explanation, responses=answering)
-    async def explain(request: Request, model: str, body: ExplainBody) -> Response:
-        """Where a given answer stands, and what speaks for it."""
-        one = service.model(model)
-        query = await run_in_threadpool(one.query, body.head, body.relation)
-        tail = await run_in_threadpool(one.entity, body.tail)
-        return await service.decode(request, lambda: one.explain(query, tail, body.beam))
-
-    @router.post(
-        "/models/{model}/attention", tags=["questions"], response_model=AttentionMaps, responses=answering
-    )
-    async def attention(request: Request, model: str, body: AttentionBody) -> Response:
-        """Which tokens of a path look at which, layer by layer."""
-        one = service.model(model)
-        query = await run_in_threadpool(one.query, body.head, body.relation, body.tail)
-        return await service.decode(request, lambda: one.attention(query, body.answer, body.layer, body.beam))
-
-    ndjson = {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
-
-    @router.post(
-        "/models/{model}/batch",
-        tags=["questions"],
-        response_class=StreamingResponse,
-        responses={**answering, 200: {"description": "A line a question, in order.", **ndjson}},
-    )
-    async def batch(model: str, body: BatchBody) -> Response:
-        """Many questions: a line of JSON for each, in order, as soon as it is there."""
-        one = service.model(model)
-        first = await service.lines(one, body, 0, patient=False)  # so that a busy service can still say so
-        return StreamingResponse(service.stream(one, body, first), media_type="application/x-ndjson")
+api = APIRouter(prefix="/api", responses=_errors(400, 401, 403))
+model_api = APIRouter(prefix="/api/models/{model}", responses=_errors(400, 401, 403, 404, 422))
+decoding = _errors(413, 429)
 
 
-def _about_judgements(router: APIRouter, service: Service) -> None:
-    @router.get(
-        "/models/{model}/annotation", tags=["judging"], response_model=Standing, responses=_errors(404, 422)
-    )
-    def standing(model: str, annotator: Annotated[AnnotatorName, Query(examples=["ann"])]) -> Any:
-        """How far an annotator is, and the next path to judge."""
-        return annotating.standing(service.model(model).folder, annotator)
+@api.get("/health", tags=["models"])
+async def health(service: ServiceDep) -> schemas.Health:
+    """Whether the service is up. Needs no token."""
+    return schemas.Health(status="ok", version=__version__, models=list(service.models))
 
-    @router.post(
-        "/models/{model}/annotation", tags=["judging"], response_model=Standing, responses=_errors(404, 413, 422)
-    )
-    def judge(model: str, body: JudgementBody) -> Any:
-        """Say how convincing a path is; the last judgement of a question counts."""
-        return annotating.judge(service.model(model).folder, body.annotator, body.number, body.score)
+
+@api.get("/models", tags=["models"], response_model=list[schemas.ModelSummary])
+async def models(service: ServiceDep) -> Any:
+    """All models; the first is the default."""
+    return [model.summary() | {"default": service.is_default(model)} for model in service.models.values()]
+
+
+@model_api.get("", tags=["models"], response_model=schemas.ModelCard)
+def model_card(service: ServiceDep, model: ModelDep) -> Any:
+    """What a model is, and how good, beside the rules and the frequency of answers."""
+    return model.card() | {"default": service.is_default(model)}
+
+
+@model_api.get("/entities", tags=["labels"], response_model=dict[str, list[schemas.EntityMatch]])
+def entities(model: ModelDep, q: Text = "", limit: Matches = 10) -> Any:
+    """Entities whose label begins with the text, then those with a word that does, then similar ones."""
+    return {"matches": model.find_entities(q, limit)}
+
+
+@model_api.get("/relations", tags=["labels"], response_model=dict[str, list[schemas.RelationMatch]])
+def relations(
+    model: ModelDep,
+    q: Text = "",
+    head: Annotated[Label | None, Query(description="Relations that fit this head come first.")] = None,
+    tail: Annotated[Label | None, Query(description="Relations that fit this tail come first.")] = None,
+    limit: Matches = 50,
+) -> Any:
+    """Relations, found like entities."""
+    return {"matches": model.find_relations(q, head, tail, limit)}
+
+
+@model_api.get("/neighbourhood", tags=["labels"], response_model=schemas.Neighbourhood)
+def neighbourhood(
+    model: ModelDep,
+    entity: Annotated[Label, Query(examples=["Costa Rica"])],
+    limit: Annotated[int, Query(ge=1, le=MAX_EDGES)] = 40,
+) -> Any:
+    """Facts about an entity, taking turns over its relations."""
+    return model.neighbourhood(entity, limit)
+
+
+@model_api.post("/answer", tags=["questions"], response_model=Answers, responses=decoding)
+async def answer(request: Request, service: ServiceDep, model: ModelDep, body: schemas.AnswerBody) -> Response:
+    """The best answers to a question, each with its evidence: the JSON of `squire answer --json`."""
+    query = await run_in_threadpool(model.query, body.head, body.relation, body.tail)
+    done = await while_connected(request, service.submit(model, [query], body.options()))
+    request.scope["squire"]["log"]["batch_size"] = done.batch_size
+    return _json(done.results[0])
+
+
+@model_api.post("/explain", tags=["questions"], response_model=schemas.Explanation, responses=decoding)
+async def explain(request: Request, service: ServiceDep, model: ModelDep, body: schemas.ExplainBody) -> Response:
+    """The rank of a given answer, and its evidence."""
+    query = await run_in_threadpool(model.query, body.head, body.relation)
+    tail = await run_in_threadpool(model.entity_id, body.tail)
+    return await service.decode(request, lambda: model.explain(query, tail, body.beam))
+
+
+@model_api.post("/attention", tags=["questions"], response_model=schemas.AttentionMaps, responses=decoding)
+async def attention(
+    request: Request, service: ServiceDep, model: ModelDep, body: schemas.AttentionBody
+) -> Response:
+    """Which tokens of a path attend to which, layer by layer."""
+    query = await run_in_threadpool(model.query, body.head, body.relation, body.tail)
+    return await service.decode(request, lambda: model.attention(query, body.answer, body.layer, body.beam))
+
+
+NDJSON = {
+    "description": "One line per question.",
+    "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+}
+
+
+@model_api.post(
+    "/batch", tags=["questions"], response_class=StreamingResponse, responses={**decoding, 200: NDJSON}
+)
+async def batch(service: ServiceDep, model: ModelDep, body: schemas.BatchBody) -> Response:
+    """Many questions: one line of JSON for each, in order, as soon as it is ready."""
+    first = await service.lines(model, body, 0, wait=False)  # before the headers: a busy service answers 429
+    return StreamingResponse(service.stream(model, body, first), media_type="application/x-ndjson")
+
+
+@model_api.get("/annotation", tags=["annotation"], response_model=schemas.AnnotationProgress)
+def annotation_progress(model: ModelDep, annotator: Annotated[Annotator, Query(examples=["ann"])]) -> Any:
+    """How far an annotator is, and the next path to judge."""
+    return model.annotation_progress(annotator)
+
+
+@model_api.post(
+    "/annotation", tags=["annotation"], response_model=schemas.AnnotationProgress, responses=_errors(413)
+)
+def judge(model: ModelDep, body: schemas.JudgementBody) -> Any:
+    """Records how convincing a path is; the last judgement of a question counts."""
+    return model.judge(body.annotator, body.number, body.score)

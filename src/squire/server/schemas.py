@@ -1,4 +1,4 @@
-"""What is sent and what comes back, with examples; the OpenAPI document is made of these."""
+"""Request and response bodies with examples, from which FastAPI makes the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from squire.reasoning.answers import Answer, Evidence, Origin
-from squire.server.limits import ANNOTATOR_CHARACTERS, BATCH, BEAM, NAME_CHARACTERS, K
-from squire.server.models import Options
-from squire.studies import SCORES
+from squire.server.models import SCORES, Aggregate, Answer, Evidence, Options, Origin, RankedBy
+
+# Limits of one request; also in docs/service.md.
+MAX_K, MAX_BEAM, MAX_BATCH = 100, 1024, 1000
+MAX_LABEL = 2000  # characters
+MAX_MATCHES, MAX_EDGES = 200, 500  # labels of one search, edges of one neighbourhood
 
 
-def _whole(value: Any) -> Any:
-    """To JSON, 5 and 5.0 are one number."""
+def _integer(value: Any) -> Any:
+    """In JSON, 5 and 5.0 are the same number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -23,67 +25,65 @@ def _score(value: float) -> float:
     return value
 
 
-WHOLE = BeforeValidator(_whole)  # after the bounds, which else would not be in the document
+INTEGER = BeforeValidator(_integer)  # placed after the bounds, or these would be missing from the document
+Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+Beam = Annotated[
+    int, Field(ge=1, le=MAX_BEAM, description="Paths kept at each step; default: the recipe's."), INTEGER
+]
 Score = Annotated[float, AfterValidator(_score), Field(json_schema_extra={"enum": [1, 0.5, 0]})]
-Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS)]
-Beam = Annotated[int, Field(ge=1, le=BEAM, description="Paths kept at each step; else the recipe's."), WHOLE]
-AnnotatorName = Annotated[
+Annotator = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_ .\-]*$",
         min_length=1,
-        max_length=ANNOTATOR_CHARACTERS,
-        description="Who judges; each annotator has files of their own.",
+        max_length=64,
+        description="Who judges; every annotator has a file of their own.",
     ),
 ]
-# One end is given and the other is asked for: in words for programs that read the document.
+# Either head or tail is given; the other one is asked for.
 ONE_END = {
     "oneOf": [
         {"required": ["head"], "properties": {"head": {"type": "string"}, "tail": {"type": "null"}}},
         {"required": ["tail"], "properties": {"head": {"type": "null"}, "tail": {"type": "string"}}},
     ]
 }
-TAILS = {"head": "Costa Rica", "relation": "official language"}
-HEADS = {"head": None, "relation": "official language", "tail": "Portuguese"}
+ASK_TAIL = {"head": "Costa Rica", "relation": "official language"}
+ASK_HEAD = {"head": None, "relation": "official language", "tail": "Portuguese"}
 
 
-class Body(BaseModel):
-    """Unknown keys are refused: they are typing errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-def _about(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
+def _config(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
+    """Refuses unknown keys: they are typing errors."""
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples), **schema})
 
 
-class QuestionBody(Body):
+class QuestionBody(BaseModel):
     """(head, relation, ?), or (?, relation, tail)."""
 
-    model_config = _about(TAILS, HEADS, **ONE_END)
-    head: Name | None = Field(None, description="The entity to ask about; null to ask for it.")
-    relation: Name
-    tail: Name | None = Field(None, description="Given if the head is asked for.")
+    model_config = _config(ASK_TAIL, ASK_HEAD, **ONE_END)
+    head: Label | None = Field(None, description="Null to ask for the head.")
+    relation: Label
+    tail: Label | None = Field(None, description="Null to ask for the tail.")
 
     @model_validator(mode="after")
     def _one_end(self) -> QuestionBody:
         if (self.head is None) == (self.tail is None):
-            raise ValueError("ask for the head or for the tail: give the other one, and the relation")
+            raise ValueError("give either the head or the tail, and the relation")
         return self
 
 
-class OptionsBody(Body):
+class OptionsBody(BaseModel):
     """How to answer."""
 
-    k: Annotated[int, Field(ge=1, le=K), WHOLE] = Field(10, description="How many answers.")
-    grounded: bool = Field(False, description="Walk edges of the graph only.")
-    include_known: bool = Field(False, description="Also answers that are in the graph already.")
+    model_config = _config()
+    k: Annotated[int, Field(ge=1, le=MAX_K), INTEGER] = Field(10, description="The number of answers.")
+    grounded: bool = Field(False, description="Only follow edges of the graph.")
+    include_known: bool = Field(False, description="Include answers that are already in the graph.")
     beam: Beam | None = None
-    aggregate: Literal["sum", "max"] | None = Field(
-        None, description="Rank by all paths to an answer, or by the best one; else the recipe's."
+    aggregate: Aggregate | None = Field(
+        None, description="Rank by the sum over all paths or by the best path; default: the recipe's."
     )
-    ranking: Literal["paths", "fused"] | None = Field(
-        None, description="By the model's paths, or by all evidence; else as the model does by itself."
+    ranking: RankedBy | None = Field(
+        None, description="Rank by the model's paths or by all evidence (fused); default: fused if possible."
     )
 
     def options(self) -> Options:
@@ -93,45 +93,45 @@ class OptionsBody(Body):
 class AnswerBody(QuestionBody, OptionsBody):
     """A question, and how to answer it."""
 
-    model_config = _about({**TAILS, "k": 3}, {**HEADS, "grounded": True}, **ONE_END)
+    model_config = _config({**ASK_TAIL, "k": 3}, {**ASK_HEAD, "grounded": True}, **ONE_END)
 
 
 class BatchBody(OptionsBody):
-    """Many questions, answered alike."""
+    """Many questions with the same options."""
 
-    model_config = _about({"questions": [TAILS, HEADS], "k": 1})
-    questions: list[QuestionBody] = Field(min_length=1, max_length=BATCH)
+    model_config = _config({"questions": [ASK_TAIL, ASK_HEAD], "k": 1})
+    questions: list[QuestionBody] = Field(min_length=1, max_length=MAX_BATCH)
 
 
-class ExplainBody(Body):
-    """A fact in question."""
+class ExplainBody(BaseModel):
+    """A possible fact."""
 
-    model_config = _about({**TAILS, "tail": "Spanish"})
-    head: Name
-    relation: Name
-    tail: Name
+    model_config = _config({**ASK_TAIL, "tail": "Spanish"})
+    head: Label
+    relation: Label
+    tail: Label
     beam: Beam | None = None
 
 
 class AttentionBody(QuestionBody):
-    """A question, and whose path to look at."""
+    """A question, and the answer whose path is looked at."""
 
-    model_config = _about({**TAILS, "answer": "Spanish"}, **ONE_END)
-    answer: Name | None = Field(None, description="Whose best path; else the best new answer's.")
-    layer: Annotated[int, Field(ge=1, le=1000), WHOLE] | None = Field(None, description="From 1; else all layers.")
+    model_config = _config({**ASK_TAIL, "answer": "Spanish"}, **ONE_END)
+    answer: Label | None = Field(None, description="Default: the best answer that is not in the graph.")
+    layer: Annotated[int, Field(ge=1, le=1000), INTEGER] | None = Field(None, description="From 1; default: all.")
     beam: Beam | None = None
 
 
-class JudgementBody(Body):
+class JudgementBody(BaseModel):
     """How convincing a path is."""
 
-    model_config = _about({"annotator": "ann", "number": 0, "score": 0.5})
-    annotator: AnnotatorName
-    number: Annotated[int, Field(ge=0, le=2**31), WHOLE] = Field(description="Of the question.")
-    score: Score = Field(description="1 reasonable, 0.5 partially, 0 unreasonable.")
+    model_config = _config({"annotator": "ann", "number": 0, "score": 0.5})
+    annotator: Annotator
+    number: Annotated[int, Field(ge=0, le=2**31), INTEGER] = Field(description="The number of the question.")
+    score: Score = Field(description="1 reasonable, 0.5 partially reasonable, 0 unreasonable.")
 
 
-# ------------------------------------------------------------------------------------------------------ answers
+# ---------------------------------------------------------------------------------------------------- responses
 
 
 class Health(BaseModel):
@@ -140,7 +140,7 @@ class Health(BaseModel):
     models: list[str]
 
 
-class ModelLine(BaseModel):
+class ModelSummary(BaseModel):
     name: str
     graph: str
     entities: int
@@ -150,27 +150,16 @@ class ModelLine(BaseModel):
     default: bool
 
 
-class ExampleQuestion(BaseModel):
-    head: str
-    relation: str
-
-
-class RequestLimits(BaseModel):
-    k: int
-    beam: int
-    batch: int
-
-
-class ModelCard(ModelLine):
+class ModelCard(ModelSummary):
     """What a model is, and how good."""
 
     step: int
     recipe: dict[str, Any]
     version: str
     description: str
-    quality: list[dict[str, Any]] = Field(description="What 'squire evaluate' found: rows with signatures …")
-    limits: RequestLimits
-    examples: list[ExampleQuestion]
+    quality: list[dict[str, Any]] = Field(description="Results of `squire evaluate`: rows with signatures …")
+    limits: dict[str, int] = {"k": MAX_K, "beam": MAX_BEAM, "batch": MAX_BATCH}
+    examples: list[dict[str, str]] = Field(description="Questions: a head and a relation each.")
 
 
 class EntityMatch(BaseModel):
@@ -178,18 +167,10 @@ class EntityMatch(BaseModel):
     degree: int
 
 
-class EntityMatches(BaseModel):
-    matches: list[EntityMatch]
-
-
 class RelationMatch(BaseModel):
     name: str
     facts: int
-    fits: bool = Field(description="Do entities of the given head's and tail's kind have it?")
-
-
-class RelationMatches(BaseModel):
-    matches: list[RelationMatch]
+    fits: bool = Field(description="Whether entities similar to the given head and tail have this relation.")
 
 
 class Triple(BaseModel):
@@ -199,11 +180,11 @@ class Triple(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Where an answer stands, and why."""
+    """The rank of an answer, and its evidence."""
 
     question: Triple
-    is_fact: bool = Field(description="Is it a fact of the graph already?")
-    rank: int | None = Field(description="Among answers that are not in the graph; null if nothing leads there.")
+    is_fact: bool = Field(description="Whether it is already a fact of the graph.")
+    rank: int | None = Field(description="Among answers that are not in the graph; null if no path leads there.")
     answer: Answer | None
     origin: Origin
 
@@ -220,7 +201,7 @@ class Neighbourhood(BaseModel):
 
 
 class AttentionMaps(BaseModel):
-    """Layers × heads × tokens × tokens: of the third on the fourth."""
+    """Attention weights (layer, head, token, token): of the first token on the second."""
 
     signature: str
     question: str
@@ -238,8 +219,8 @@ class PathToJudge(BaseModel):
     evidence: Evidence
 
 
-class Standing(BaseModel):
-    """How far an annotator is, and what comes next."""
+class AnnotationProgress(BaseModel):
+    """How far an annotator is, and the next path to judge."""
 
     annotator: str
     total: int
@@ -248,14 +229,12 @@ class Standing(BaseModel):
     summary: dict[str, Any] | None
 
 
-class ErrorAbout(BaseModel):
+class ErrorDetail(BaseModel):
     code: str
     message: str
     nearest: list[str] = []
 
 
 class ErrorBody(BaseModel):
-    """What went wrong."""
-
-    error: ErrorAbout
+    error: ErrorDetail
     request_id: str

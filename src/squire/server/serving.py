@@ -1,131 +1,93 @@
-"""Sockets, signals and the end: runs an application until it is told to stop."""
+"""`serve`: trained runs behind an HTTP API and a page, until Ctrl-C."""
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-import signal
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import importlib.util
+import re
+import webbrowser
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-import uvicorn
-from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from squire.errors import SettingError
-from squire.server.limits import Limits
-from squire.server.logs import log_as_json
+
+Ready = Callable[[str, list[str]], None]
 
 
-def is_loopback(host: str) -> bool:
-    """Can only this machine reach it?"""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+def serve(
+    runs: Any,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    allow_host: Collection[str] = (),
+    open_page: bool = False,
+    on_ready: Ready | None = None,
+) -> None:
+    """Answers questions over HTTP and serves a page to ask them, until Ctrl-C or SIGTERM.
+
+    runs: a run folder, "NAME=FOLDER" or a `Run`; a list of these; or a dictionary {name: folder or Run}. The first
+        one is the default model.
+    host, port: where to listen; port 0 takes a free one. A host that other machines can reach needs a token.
+    token: clients must send it as a bearer token.
+    allow_host: further host names of this service, such as that of a proxy.
+    open_page: opens the page in a browser.
+    on_ready: called with the address and the names of the models once the service accepts requests.
+    """
+    _check_installed()
+    # Imported late: fastapi and uvicorn are an extra, and torch takes a second to import.
+    from squire.server import app
+    from squire.server.models import Model
+    from squire.server.security import AccessPolicy, Limits
+
+    policy, limits, named = AccessPolicy.for_host(host, allow_host, token), Limits(), named_runs(runs)
+    with closing(app.listen(host, port)) as listening:  # fails before the models are loaded
+        service = app.create_app([Model.load(name, run) for name, run in named.items()], policy, limits)
+        address = app.address_of(host, listening)
+        app.log_as_json()
+        (on_ready or app.log_ready)(address, list(named))
+        if open_page:
+            webbrowser.open(address)
+        app.run(service, listening, limits)
 
 
-def is_wildcard(host: str) -> bool:
-    """Is it every address of this machine?"""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
+def named_runs(runs: Any) -> dict[str, Any]:
+    """The runs by the names of their models; by default, a run is named after its folder."""
+    if isinstance(runs, Mapping):
+        pairs = [(str(name), run) for name, run in runs.items()]
+    else:
+        many = isinstance(runs, Iterable) and not isinstance(runs, str)
+        pairs = [_named(run) for run in (runs if many else [runs])]
+    named: dict[str, Any] = {}
+    for name, run in pairs:
+        if not re.fullmatch(r"\w[\w .-]*", name):
+            raise SettingError(
+                f"runs: {name!r} cannot be the name of a model. Name it, e.g. world={_folder(run)}."
+            )
+        if name in named:
+            raise SettingError(
+                f"runs: there are two models named {name}. Rename one, e.g. {name}2={_folder(run)}."
+            )
+        named[name] = run
+    if not named:
+        raise SettingError("runs: expected at least one run.")
+    return named
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
+def _named(run: Any) -> tuple[str, Any]:
+    if isinstance(run, str) and "=" in run and not Path(run).is_dir():
+        name, _, folder = run.partition("=")
+        return name, Path(folder)
+    return _folder(run).resolve().name, run
+
+
+def _folder(run: Any) -> Path:
+    return Path(run if isinstance(run, str | Path) else run.folder)
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
         raise SettingError(
-            f"{host} port {port}: cannot listen there ({error.strerror}). To do: choose another --port, or 0 for "
-            f"a free one."
-        ) from None
-
-
-def address(host: str, listening: socket.socket) -> str:
-    """Where a browser on this machine finds it."""
-    shown = "localhost" if is_wildcard(host) else host
-    port = listening.getsockname()[1]
-    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
-
-
-def serve_until_told(app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
-    """Until SIGTERM or Ctrl-C: then what was begun is finished, and nothing new is taken."""
-    log_as_json()
-    server = new_server(app, limits)
-    with _stopped_by_signals(server):
-        server.run([listening])
-
-
-def new_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app,
-        http=_protocol(limits.header_seconds),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=limits.connections,
-        timeout_keep_alive=limits.keep_alive_seconds,
-        timeout_graceful_shutdown=limits.shutdown_seconds,
-    )
-    return uvicorn.Server(config)
-
-
-@contextmanager
-def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Uvicorn has handlers of its own while it runs, and raises the signal again at its end: here it is an end
-    like any other."""
-
-    def stop(*_: Any) -> None:
-        server.should_exit = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _protocol(header_seconds: float) -> type[H11Protocol]:
-    class Impatient(H11Protocol):
-        """HTTP whose headers must come in time; else a few slow clients could hold all connections."""
-
-        _deadline: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._expect_headers()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._expect_headers()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._forget()
-
-        def _expect_headers(self) -> None:
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._forget()
-            elif self._deadline is None:
-                self._deadline = self.loop.call_later(header_seconds, self._hang_up)
-
-        def _forget(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _hang_up(self) -> None:
-            if self.cycle is None or self.cycle.response_complete:
-                self.transport.close()
-
-    return Impatient
+            f"the service needs {' and '.join(missing)}. Install with `pip install 'squire-kg[server]'`."
+        )

@@ -1,17 +1,17 @@
-// The ranked list: how sure, on what grounds. Arrow keys move through it.
+// The ranked list of answers with their confidence and grade. Arrow keys move through it.
 
 import { byId, clear, el } from "./dom.js";
 import { GRADES, percent, plural, rounded } from "./format.js";
 
 export class AnswerList {
-  /** onChoose(entity): another answer is looked at; onEnter(): its evidence is wanted; `tail` stands below the list. */
+  /** onChoose(entity): an answer was selected; onEnter(): go to its evidence; `tail` is shown below the list. */
   constructor({ onChoose, onEnter, tail }) {
     Object.assign(this, { onChoose, onEnter, tail });
     this.node = byId("answers");
     this.items = [];
   }
 
-  /** While the answers are on their way. */
+  /** Placeholder while the answers are loading. */
   wait() {
     const ghost = () =>
       el(
@@ -58,7 +58,7 @@ export class AnswerList {
     return el(
       "p",
       { class: "quiet" },
-      `No path leads to a new ${asked}. Known facts may be listed with the switch above, or drop “grounded only”.`,
+      `No path leads to a new ${asked}. Switch on “With known facts”, or switch off “Grounded only”.`,
     );
   }
 
@@ -138,10 +138,10 @@ export class AnswerList {
   }
 }
 
-const SURE = "The bar is the probability that the answer is true, as calibrated on held-out facts.";
+const SURE = "Bars show the probability that an answer is true, calibrated on held-out facts.";
 const UNSURE = "Bars compare scores within this list. A score is not the probability that an answer is true.";
 
-/** A grade, drawn as its edges are: solid, dashed, or open. */
+/** A grade, with the line style of its edges: solid, dashed or dotted. */
 export function gradeBadge(grade) {
   return el(
     "span",
@@ -157,4 +157,4 @@ export function legendRows() {
   );
 }
 
-const legend = () => el("dl", { class: "legend", "aria-label": "What the answers rest on" }, legendRows());
+const legend = () => el("dl", { class: "legend", "aria-label": "Grades of evidence" }, legendRows());

@@ -1,4 +1,4 @@
-// Talks to the service. Every failure becomes an ApiError with words for a person.
+// Calls the API. Every failure becomes an ApiError with a readable message.
 
 import { askForToken } from "./token.js";
 
@@ -41,7 +41,7 @@ async function send(path, body, signal) {
     if (wasCancelled(error)) throw error;
     throw new ApiError(0, {
       code: "unreachable",
-      message: "The service does not answer. Is ‘squire serve’ still running?",
+      message: "Is ‘squire serve’ still running?",
     });
   }
 }
@@ -62,7 +62,7 @@ async function newToken(wasRefused) {
   if (token === null)
     throw new ApiError(401, {
       code: "unauthorised",
-      message: "This service wants a token. Reload the page to be asked again.",
+      message: "This service needs a token. Reload the page to enter it.",
     });
   sessionStorage.setItem(TOKEN, token);
 }

@@ -1,4 +1,4 @@
-// An entity and what it is linked with: to click through, and to ask onward from.
+// An entity and its facts, to click through and to ask further questions from.
 
 import * as api from "./api.js";
 import { byId, clear, el, icon } from "./dom.js";
@@ -6,7 +6,7 @@ import { plural } from "./format.js";
 import { go, question } from "./state.js";
 import { trouble } from "./trouble.js";
 
-const ONWARD = 8; // questions that are offered at once
+const ONWARD = 8; // questions shown at first
 
 export class Around {
   constructor() {
@@ -18,7 +18,7 @@ export class Around {
     this.trail = [];
   }
 
-  /** Opens, changes or closes, as the address says. */
+  /** Opens, updates or closes the sheet to match the address. */
   show({ around, model, view }) {
     const wanted = view === "ask" ? around : "";
     if (wanted === this.shown) return;
@@ -107,7 +107,7 @@ export class Around {
     return el(
       "section",
       { class: "onward" },
-      el("h3", {}, "Ask onward"),
+      el("h3", {}, "Ask further"),
       there.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as head` }, there) : null,
       here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as tail` }, here) : null,
     );

@@ -1,4 +1,4 @@
-// The question: three places, one of them asked for; completion, options, examples.
+// The question form: head, relation and tail, one of them asked for; completion, options and examples.
 
 import * as api from "./api.js";
 import { Combobox } from "./combobox.js";
@@ -69,13 +69,13 @@ export class Ask {
       "grounded",
       "grounded",
       "Grounded only",
-      "Walk only edges that are facts of the graph",
+      "Only follow edges that are facts of the graph",
     );
     [this.known, known] = box(
       "known",
       "known",
       "With known facts",
-      "Also list answers that the graph has already",
+      "Also list answers that are already in the graph",
     );
     this.ranking = el(
       "select",
@@ -99,7 +99,7 @@ export class Ask {
     );
   }
 
-  /** What the model is like: its examples, and whether it is fused. */
+  /** Shows the examples of a model, and the ranking option if it is fused. */
   describe(card) {
     this.rankingBox.hidden = !card.fused;
     const chips = (card.examples ?? [])
@@ -113,7 +113,7 @@ export class Ask {
     go(question(asksHead ? "" : head, relation, asksHead ? tail : ""));
   }
 
-  /** The fields say what the address says; what is being typed stays while the question is the same. */
+  /** Fills the fields from the address; text being typed is kept as long as the question is the same. */
   show(view) {
     if (changed(["model", "head", "relation", "tail", "reverse"], view, this.shown ?? {})) {
       this.place(view.reverse);
@@ -128,7 +128,7 @@ export class Ask {
   }
 
   place(reverse) {
-    if (this.reverse === reverse) return; // a field that is moved loses the focus
+    if (this.reverse === reverse) return; // moving a field would take its focus
     this.reverse = reverse;
     const asked = reverse ? "head" : "tail";
     this.entity.label.textContent = reverse ? "Tail" : "Head";
@@ -160,7 +160,7 @@ export class Ask {
     else if (hadFocus) this.entity.input.focus();
   }
 
-  /** Was this asked from here, and is nothing else being typed meanwhile? Then the answers may have the focus. */
+  /** Whether the question was asked here and nothing else is being typed: then the answers may take the focus. */
   isDone(view) {
     const typed = [this.entity.value, this.relation.value];
     const asked = [view.reverse ? view.tail : view.head, view.relation];
@@ -217,7 +217,7 @@ export class Ask {
     return undefined;
   }
 
-  /** The same question, otherwise: at once if one was asked. */
+  /** Changes an option; a question that was asked is asked again at once. */
   again(change) {
     go({ ...change, answer: "", path: 0 }, { replace: !current().relation });
   }

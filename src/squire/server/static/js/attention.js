@@ -1,4 +1,4 @@
-// Where the model looked along the path: a table that is a heat map, of one layer and one head or their mean.
+// Attention along the path as a heat map: one layer, and one head or the mean of all.
 
 import * as api from "./api.js";
 import { clear, el } from "./dom.js";
@@ -16,7 +16,7 @@ export class AttentionMap {
     this.node.addEventListener("toggle", () => this.node.open && this.load());
   }
 
-  /** Which answer it would be about; nothing is fetched before someone opens it. */
+  /** Sets the answer; nothing is fetched before the section is opened. */
   offer(question) {
     this.waiting?.abort();
     this.question = question;
@@ -131,7 +131,7 @@ export class AttentionMap {
     return node;
   }
 
-  /** One stop of Tab for the whole table; arrows move within it. */
+  /** The table is one tab stop; arrow keys move within it. */
   onKey(event, i, j) {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (!(event.key in moves)) return;

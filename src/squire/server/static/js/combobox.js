@@ -1,9 +1,9 @@
-// A text field with completion: the ARIA combobox pattern. Knows nothing of graphs.
+// A text field with completion: the ARIA combobox pattern. Knows nothing about graphs.
 
 import { clear, el } from "./dom.js";
 import { wasCancelled } from "./api.js";
 
-const PAUSE = 90; // ms after the last letter: fewer requests, no felt delay
+const PAUSE = 90; // ms after the last letter: fewer requests, without a noticeable delay
 
 export class Combobox {
   /**
@@ -55,14 +55,14 @@ export class Combobox {
 
   set value(text) {
     this.input.value = text;
-    this.input.title = text; // a long name can be read whole
+    this.input.title = text; // shows a long name in full
   }
 
   get isOpen() {
     return !this.list.hidden;
   }
 
-  /** Completions for what is typed; `all`: as if nothing were typed, for who only looks. */
+  /** Completions of the typed text; with `all`, the completions of an empty field. */
   look(all = false) {
     this.cancel();
     this.wantsFirst = false;
@@ -75,7 +75,7 @@ export class Combobox {
           if (!signal.aborted && document.activeElement === this.input)
             this.show(found, !all && this.value !== "");
         } catch (error) {
-          if (!wasCancelled(error)) this.close(); // without completions one can still type
+          if (!wasCancelled(error)) this.close(); // typing works without completions
         } finally {
           if (this.waiting?.signal === signal) this.waiting = null;
         }
@@ -108,7 +108,7 @@ export class Combobox {
         ),
       ];
     });
-    if (!found.length) rows.push(el("li", { role: "presentation", class: "group" }, "No name like this"));
+    if (!found.length) rows.push(el("li", { role: "presentation", class: "group" }, "No match"));
     clear(this.list, rows);
     this.list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
@@ -172,7 +172,7 @@ export class Combobox {
     if (step && step() !== PASS) event.preventDefault();
   }
 
-  /** Completions are on their way: the first is taken when they come. Else Enter is the form's. */
+  /** If completions are loading, takes the first one when they arrive; otherwise Enter submits the form. */
   enterEarly() {
     if (!this.waiting || this.value === "") return PASS;
     this.wantsFirst = true;
@@ -182,10 +182,10 @@ export class Combobox {
 
 const PASS = Symbol("not for the field");
 
-/** The name, with what was typed marked. */
+/** The name, with the typed text marked. */
 function marked(name, typed) {
   const [lower, wanted] = [name.toLowerCase(), typed.toLowerCase()];
-  const same = lower.length === name.length; // some letters become two
+  const same = lower.length === name.length; // lower case can be longer
   const at = typed && same ? lower.indexOf(wanted) : -1;
   if (at < 0) return [name];
   return [name.slice(0, at), el("mark", {}, name.slice(at, at + typed.length)), name.slice(at + typed.length)];

@@ -1,4 +1,4 @@
-// Elements from words. Everything that comes from a graph goes through text nodes, so no name can become markup.
+// Creates elements. Everything that comes from a graph becomes a text node, so no name can become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -22,7 +22,7 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** A drawn sign that is not read aloud. */
+/** An icon, hidden from screen readers. */
 export function icon(name) {
   return svg(
     "svg",
@@ -49,7 +49,7 @@ export function clear(node, ...children) {
   return node;
 }
 
-/** Rows of figures below their headings, each row with a heading of its own; it scrolls where it is too wide. */
+/** A table with row and column headings; it scrolls if it is too wide. */
 export function figuresTable(caption, headings, rows) {
   const columns = headings.map((name) => el("th", { scope: "col" }, name));
   return el(
@@ -67,7 +67,7 @@ export function figuresTable(caption, headings, rows) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Does this key press belong to a field that is being typed into? */
+/** Whether a key press belongs to a text field. */
 export function isTyping(event) {
   const where = event.target;
   return (
@@ -76,9 +76,9 @@ export function isTyping(event) {
   );
 }
 
-/** Says something to those who listen to the page. */
+/** Announces something to screen readers. */
 export function announce(words) {
   const region = byId("announcer");
-  const again = region.textContent === words; // the same words again are news again
+  const again = region.textContent === words; // the same text must be announced again
   region.textContent = again ? `${words}\u00a0` : words;
 }

@@ -1,9 +1,9 @@
-// Draws a scene: on the page (colours of the style sheet), into an SVG file or onto a canvas (colours of its own).
+// Draws a scene on the page (with the style sheet), into an SVG file or onto a canvas (with its own colours).
 
 import { svg } from "./dom.js";
 import { FONT } from "./scene.js";
 
-/** For files: readable on white paper, whatever the page looks like. */
+/** Colours of files: readable on white paper. */
 const PAPER = {
   ink: "#1c1f1e",
   faint: "#8b928f",
@@ -14,7 +14,7 @@ const PAPER = {
   onAccent: "#ffffff",
 };
 
-/** The scene as an element. `onNode(name)`: nodes are buttons. `standalone`: with colours, as a file needs them. */
+/** The scene as an element. `onNode(name)`: nodes are buttons. `standalone`: with colours, for a file. */
 export function drawSvg(scene, { onNode, standalone = false } = {}) {
   const paint = standalone ? (thing) => attributes(looks(thing)) : () => ({});
   const size = standalone ? 1 : (scene.scale ?? 1);
@@ -119,7 +119,7 @@ function drawNode(node, paint, onNode) {
   );
 }
 
-/** The looks of one part, the same in a file as on a canvas. */
+/** The style of one part, for files and canvas alike. */
 function looks({ part, edge, node }) {
   if (node) {
     const goal = node.kind === "goal";

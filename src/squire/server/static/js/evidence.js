@@ -1,4 +1,4 @@
-// Why this answer: the paths as a drawing, the chosen path in words, its rule, the sources behind the confidence.
+// The evidence of an answer: its paths as a drawing, the chosen path as text, its rule, and the sources.
 
 import { gradeBadge } from "./answers.js";
 import { AttentionMap } from "./attention.js";
@@ -25,7 +25,7 @@ export class EvidencePanel {
     clear(this.node, el("div", { class: "ghost-panel", "aria-hidden": "true" }));
   }
 
-  /** The evidence of one answer; `view.path` of its paths is the chosen one. */
+  /** Shows the evidence of an answer; `view.path` is the index of the chosen path. */
   show(found, answer, view) {
     if (!answer) {
       this.answer = null;
@@ -111,7 +111,7 @@ export class EvidencePanel {
   measure(answer) {
     if (answer.confidence === null || answer.confidence === undefined)
       return el("span", { class: "quiet" }, `score ${rounded(answer.score, 3)}`);
-    return el("span", { class: "quiet" }, `true with ${percent(answer.confidence)} confidence`);
+    return el("span", { class: "quiet" }, `${percent(answer.confidence)} likely`);
   }
 
   nextPath() {
@@ -120,7 +120,7 @@ export class EvidencePanel {
 
   choosePath(place) {
     go({ path: place }, { replace: true });
-    this.chosen = place; // an answer that was sought for is not in the address
+    this.chosen = place; // an answer that was looked up is not in the address
     this.showPath();
     announce(`Path ${place + 1} of ${this.paths.length}: ${pathText(this.paths[place])}`);
   }
@@ -192,8 +192,8 @@ export class EvidencePanel {
             "p",
             { class: "quiet" },
             path.grade === "asserted"
-              ? "None: there is nothing but the model’s claim."
-              : "None of the mined rules has this form. The model found it by itself.",
+              ? "None: the model asserts the fact without a path."
+              : "No mined rule has this form; the model found the path itself.",
           ),
     ];
   }
@@ -231,13 +231,13 @@ export class EvidencePanel {
     return el(
       "section",
       { class: "sources" },
-      el("h3", {}, "What speaks for it"),
+      el("h3", {}, "Evidence for and against"),
       el("dl", {}, found.map(row)),
       el(
         "p",
         { class: "quiet" },
-        "To the right it makes the answer more likely, to the left less: shares of the log odds against the " +
-          "other candidates.",
+        "Bars to the right make the answer more likely, bars to the left less likely. They are shares of the log " +
+          "odds against the other candidates.",
       ),
     );
   }
@@ -248,7 +248,7 @@ export class EvidencePanel {
     const name = fileName(fact);
     return el(
       "footer",
-      { class: "exports", role: "group", "aria-label": "Take along" },
+      { class: "exports", role: "group", "aria-label": "Export" },
       button("Copy link", "link", copyLink),
       button("Answers as JSON", "save", this.saveAnswers),
       this.paths.length ? button("Drawing as SVG", "save", () => saveSvg(this.scene, name)) : null,
@@ -265,14 +265,14 @@ export class EvidencePanel {
 
 function basisWords(answer) {
   const parts = [];
-  if (answer.basis) parts.push(`Rests on ${answer.basis}.`);
+  if (answer.basis) parts.push(`Based on ${answer.basis}.`);
   if (answer.evidence) parts.push(GRADES[answer.evidence.grade]);
   if (answer.confidence == null && answer.asserted > 0.5 && answer.evidence?.grade !== "asserted")
-    parts.push(`But ${percent(answer.asserted)} of its score is the bare claim, with no further reason.`);
+    parts.push(`But ${percent(answer.asserted)} of its score is the bare assertion, without a path.`);
   return parts.join(" ");
 }
 
-/** `Chechen – language family → …`, for those who listen. */
+/** `Chechen – language family → …`, for screen readers. */
 export function pathText(path) {
   return [
     startOf(path),
@@ -289,7 +289,7 @@ function originWords(origin) {
   const how = [
     `model of step ${origin.step}`,
     `beam ${origin.beam}`,
-    `up to ${plural(origin.hops, "step")} a path`,
+    `up to ${plural(origin.hops, "step")} per path`,
   ];
   if (origin.ranking) how.push(`ranked by ${origin.ranking === "fused" ? "all evidence" : "paths"}`);
   return `${origin.graph}: ${how.join(", ")}; squire ${origin.version}.`;

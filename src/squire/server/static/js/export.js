@@ -1,4 +1,4 @@
-// What can be taken along: the answers, the drawing, the link.
+// Exports: the answers, the drawing, the link.
 
 import { announce, byId, el } from "./dom.js";
 import { drawCanvas, drawSvg } from "./draw.js";
@@ -16,7 +16,7 @@ export function savePng(scene, name) {
   drawCanvas(scene).toBlob((blob) => save(blob, `${name}.png`), "image/png");
 }
 
-/** A name that every file system takes. */
+/** A name that is valid on every file system. */
 export function fileName({ head, relation, tail }, answer = "") {
   const words = [head, relation, tail, answer].filter(Boolean).join(" ");
   return (
@@ -31,17 +31,17 @@ function save(blob, name) {
   const address = URL.createObjectURL(blob);
   const link = el("a", { href: address, download: name });
   link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000); // the browser needs it until it has read it
+  setTimeout(() => URL.revokeObjectURL(address), 10_000); // the browser still has to read it
   announce(`Saved ${name}`);
 }
 
 export async function copyLink() {
   try {
     await navigator.clipboard.writeText(location.href);
-    announce("The link is copied.");
+    announce("Link copied.");
     toast("Link copied");
   } catch {
-    toast("The link is in the address bar"); // no clipboard outside of https and localhost
+    toast("The link is in the address bar"); // there is no clipboard without https or localhost
   }
 }
 

@@ -1,4 +1,4 @@
-// Numbers as a person reads them. What is small is not called nothing, what is near 1 not certain.
+// Readable numbers. Small ones are not rounded to 0, those near 1 not to 1.
 
 const grouped = new Intl.NumberFormat("en");
 
@@ -22,11 +22,11 @@ export function percent(share) {
 /** `+0.8`, `−1.2` */
 export const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
-/** Metrics without the zero that says nothing: `.720` */
+/** Metrics without the leading zero: `.720` */
 export const metric = (value) => (value >= 1 ? value.toFixed(3) : value.toFixed(3).slice(1));
 
 export const GRADES = {
   grounded: "Every step of the path is a fact of the graph.",
-  completed: "Some steps are facts, others the model has inferred.",
-  asserted: "Nothing but the model’s own claim: the asked edge itself, without a reason.",
+  completed: "Some steps are facts, others are inferred by the model.",
+  asserted: "The model asserts the fact itself, without a path.",
 };

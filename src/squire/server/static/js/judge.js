@@ -1,5 +1,5 @@
-// Judging paths: question, answer and path, and nothing that could sway anyone. The store is that of
-// `squire study annotate`, so whoever began there goes on here.
+// Judging paths: question, answer and path, without anything that could bias the annotator. Uses the files of
+// `squire study annotate`, so that work begun there can be continued here.
 
 import * as api from "./api.js";
 import { announce, clear, el, figuresTable, icon, isTyping } from "./dom.js";
@@ -20,7 +20,7 @@ export class Judge {
   constructor(place) {
     this.body = el("div", { class: "page-column" });
     place.append(this.body);
-    this.before = []; // what was judged in this sitting, to go back to
+    this.before = []; // judged in this session, to go back to
     document.addEventListener("keydown", (event) => this.onKey(event));
   }
 
@@ -53,8 +53,8 @@ export class Judge {
       el(
         "p",
         { class: "quiet" },
-        "Judgements are kept under this name, each at once. You can stop at any moment and go on later, here " +
-          "or with ‘squire study annotate’.",
+        "Each judgement is saved under this name at once. You can stop at any time and continue later, here or with " +
+          "‘squire study annotate’.",
       ),
       el("div", { class: "buttons" }, el("button", { class: "primary" }, "Begin")),
     );
@@ -65,8 +65,8 @@ export class Judge {
       el(
         "p",
         { class: "lead" },
-        "You see a question, its right answer and the path by which the model got there. Say whether the " +
-          "path is a reason. What the model thinks of it stays hidden, so that it cannot sway you.",
+        "You see a question, its right answer and the model’s path to it. Decide whether the path is a good " +
+          "reason. The model’s own scores are hidden, so that they cannot bias you.",
       ),
       form,
       this.said,
@@ -78,7 +78,7 @@ export class Judge {
     try {
       localStorage.setItem(NAME, name);
     } catch {
-      // then it is asked for again
+      // then the name is asked for again next time
     }
     await this.step(() => api.annotation(this.model, name));
   }
@@ -140,7 +140,7 @@ export class Judge {
           "button",
           { type: "button", class: "plain", disabled: !this.before.length, onclick: () => this.back() },
           icon("back"),
-          "Back to the one before (b)",
+          "Back to the previous one (b)",
         ),
       ),
       this.said,
@@ -201,7 +201,7 @@ export class Judge {
                 class: "primary",
                 onclick: () => this.step(() => api.annotation(this.model, this.annotator)),
               },
-              "Go on",
+              "Continue",
             )
           : null,
         el(

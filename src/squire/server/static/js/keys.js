@@ -1,4 +1,4 @@
-// Single keys that work wherever nothing is being typed.
+// Single-key shortcuts, active while no text is being typed.
 
 import { isTyping } from "./dom.js";
 

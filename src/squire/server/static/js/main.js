@@ -1,4 +1,4 @@
-// Wires the parts together: the address says what is looked at, each part shows its share of it.
+// Connects the parts: the address determines the view, and each part shows its share of it.
 
 import { Around } from "./around.js";
 import { AnswerList, legendRows } from "./answers.js";
@@ -66,7 +66,7 @@ class Page {
   }
 
   onView(event, view) {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a new tab, as any link
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // opens in a new tab, like any link
     event.preventDefault();
     go(view ? { view, around: "" } : { view: "ask", ...BLANK, model: this.card?.name ?? "" });
   }
@@ -80,7 +80,7 @@ class Page {
       else link.removeAttribute("aria-current");
     }
     const card = await this.load(now.model);
-    if (current() !== now) return undefined; // something else is looked at meanwhile
+    if (current() !== now) return undefined; // the view has changed in the meantime
     if (card !== this.card) this.describe(card);
     this.title(now);
     if (card) await this.showView(now, card);
@@ -102,7 +102,7 @@ class Page {
     return (this.models.find((one) => one.default) ?? this.models[0])?.name ?? "none";
   }
 
-  /** A model's card, asked for once; null if there is none, which is said. */
+  /** The card of a model, fetched once; null after showing an error if there is none. */
   async load(model) {
     if (!this.cards.has(model)) this.cards.set(model, api.card(model));
     try {
@@ -110,7 +110,7 @@ class Page {
     } catch (error) {
       this.cards.delete(model);
       byId("found").hidden = true;
-      byId("ask-view").hidden = false; // where trouble is told
+      byId("ask-view").hidden = false; // where errors are shown
       trouble(byId("trouble"), error);
       return null;
     }
@@ -175,10 +175,11 @@ class Page {
 
   body({ head, relation, tail, reverse, k, known, grounded, ranking }) {
     const ends = reverse ? { head: null, tail } : { head, tail: null };
-    return { ...ends, relation, k, include_known: known, grounded, ranking: this.card.fused ? ranking || null : null };
+    const ranked = this.card.fused ? ranking || null : null;
+    return { ...ends, relation, k, include_known: known, grounded, ranking: ranked };
   }
 
-  /** A name that the graph has, in place of the one it has not. */
+  /** Replaces an unknown name by one of the graph. */
   instead(name, view, isRelation) {
     if (isRelation)
       return go({ ...BLANK, head: view.head, tail: view.tail, reverse: view.reverse, relation: name });

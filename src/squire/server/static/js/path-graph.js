@@ -1,7 +1,7 @@
-// Several paths from one entity to another, as one graph: shared nodes and edges once, each path on its own lane.
-// Places are layers (how far along) and lanes (how far aside; 0 is the best path's). Pixels are the scene's business.
+// Merges several paths between two entities into one graph: shared nodes and edges once, each path on its own lane.
+// Nodes have a layer (along the path) and a lane (across it; 0 for the best path). `scene.js` turns them into pixels.
 
-const APART = 0.45; // closer than this in one gap, two labels would touch
+const APART = 0.45; // labels closer than this in one gap would touch
 
 export const startOf = (path) => (path.edges[0].backwards ? path.edges[0].tail : path.edges[0].head);
 export const goalOf = (edge) => (edge.backwards ? edge.head : edge.tail);
@@ -19,7 +19,7 @@ export function pathGraph(paths) {
   return { nodes, edges, layers, lanes: [Math.min(...lanes), Math.max(...lanes)] };
 }
 
-/** The keys of a path's stops, and of its edges. Where the answer is the question's own entity, it stands twice. */
+/** The keys of a path's nodes and edges. If the answer is the question's own entity, there are two nodes for it. */
 function walkOf(path) {
   const [start, goal] = [startOf(path), goalOf(path.edges.at(-1))];
   const stops = [start, ...path.edges.map(goalOf)];
@@ -51,7 +51,7 @@ function addWalk(graph, { stops, keys, edges }, number) {
   }
 }
 
-/** Edges lead on, from the start to the goal; one that would close a circle does not count. */
+/** Whether an edge leads forward, from start to goal; one that would close a cycle does not. */
 function isForward(graph, { from, to }) {
   if (from.kind === "goal" || to.kind === "start" || from === to) return false;
   const seen = new Set();
@@ -64,7 +64,7 @@ function isForward(graph, { from, to }) {
   return !reaches(to);
 }
 
-/** A node stands after all that lead to it; the goal after all others. */
+/** A node comes after all nodes that lead to it; the goal comes last. */
 function setLayers(graph) {
   const forward = [...graph.edges.values()].filter((edge) => edge.isForward);
   const layer = new Map();
@@ -83,14 +83,14 @@ function setLayers(graph) {
   return goal.layer;
 }
 
-/** What a path has for itself is on one lane: its own nodes, and the layers that its own edges pass over. */
+/** Puts the part of a path that no other path has on one lane: its own nodes, and the layers its edges pass. */
 function setLanes(graph, { keys, edges }) {
   const fresh = keys.map((key) => graph.nodes.get(key)).filter((node) => node.lane === null);
   const own = edges.map(({ key }) => graph.edges.get(key)).filter((edge) => edge.run === undefined);
   const passed = own.flatMap(({ from, far }) =>
     Array.from({ length: Math.max(0, far - 1) }, (_, i) => from.layer + i + 1),
   );
-  const before = own.length ? own[0].from.lane : null; // where it leaves what was there
+  const before = own.length ? own[0].from.lane : null; // where it leaves the earlier paths
   const between = fresh.filter((node) => node.kind === "between");
   const layers = new Set([...between.map((node) => node.layer), ...passed]);
   const lane = freeLane(graph.taken, [...layers], before ?? 0);
@@ -99,7 +99,7 @@ function setLanes(graph, { keys, edges }) {
   for (const edge of own) edge.run = edge.lane = lane;
 }
 
-/** The lane nearest to where the path comes from on which all these layers are free; so few edges cross. */
+/** The nearest lane on which all these layers are free, so that few edges cross. */
 function freeLane(taken, layers, near) {
   const outward = near < 0 ? -1 : 1;
   for (let far = 0; ; far++) {
@@ -109,11 +109,11 @@ function freeLane(taken, layers, near) {
   }
 }
 
-/** Edges that leave a layer run side by side: on the outer lane of their two ends, or near it if one runs there. */
+/** Edges that leave a layer run side by side: on the outer lane of their ends, or beside it if that is taken. */
 function spread(graph, gap) {
   const taken = [];
   const leaving = [...graph.edges.values()].filter((edge) => edge.far > 0 && edge.from.layer === gap);
-  const haste = (edge) => (edge.far > 1 ? -1 : Math.abs(edge.from.lane - edge.to.lane)); // who passes over stays
+  const haste = (edge) => (edge.far > 1 ? -1 : Math.abs(edge.from.lane - edge.to.lane)); // edges over several layers keep their lane
   for (const edge of leaving.sort((one, other) => haste(one) - haste(other))) {
     const [a, b] = [edge.from.lane, edge.to.lane];
     const outer = edge.far > 1 ? edge.lane : Math.abs(b) > Math.abs(a) ? b : a;

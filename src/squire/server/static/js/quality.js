@@ -1,4 +1,4 @@
-// How good the model is, beside the rules and the simplest guess: so that nobody trusts it more than it deserves.
+// How good the model is, beside the rules and the most frequent answer.
 
 import { gradeBadge } from "./answers.js";
 import { clear, el, figuresTable } from "./dom.js";
@@ -30,8 +30,8 @@ export function showQuality(place, card) {
       el(
         "p",
         { class: "lead" },
-        "Facts were hidden from the model, then asked for. The last row does no reasoning at all: it always " +
-          "names the most frequent answer. What the model adds is the distance to it.",
+        "The model was asked for facts that it had not seen. The last row does no reasoning: it always guesses the " +
+          "most frequent answer. The difference is what the model adds.",
       ),
       results.length ? results.map(result) : nothing(card),
       about(card),
@@ -43,13 +43,13 @@ function nothing(card) {
   return el(
     "div",
     { class: "card" },
-    el("h2", {}, "Not measured yet"),
+    el("h2", {}, "Not evaluated yet"),
     el(
       "p",
       {},
-      "Nobody has evaluated this model, so do not rely on its ranking. To do: ",
+      "This model has not been evaluated, so do not rely on its ranking. Run ",
       el("code", {}, `squire evaluate ${card.name}`),
-      " with the run’s folder, then reload.",
+      " with its run folder, then reload.",
     ),
   );
 }
@@ -87,8 +87,8 @@ function result(one) {
     el(
       "p",
       { class: "quiet" },
-      "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 would " +
-        "be perfect. Clearly: the intervals do not overlap.",
+      "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 is " +
+        "perfect. Clearly: the intervals do not overlap.",
     ),
     verdict(one.rows, signatures),
     evidence(one.evidence),
@@ -106,7 +106,7 @@ function result(one) {
   );
 }
 
-/** The table in a sentence. Where the intervals overlap, a difference may be chance. */
+/** The table in a sentence. If the intervals overlap, a difference may be sampling noise. */
 function verdict(rows, signatures) {
   const ours = rows[signatures.findIndex(isOurs)];
   if (!ours?.intervals?.mrr) return null;
@@ -160,7 +160,7 @@ function evidence(shares) {
   return el(
     "div",
     { class: "shares" },
-    el("h3", {}, "What the first ten answers rest on"),
+    el("h3", {}, "Evidence for the first ten answers"),
     el("div", { class: "stack-bar", "aria-hidden": "true" }, found.filter(([, share]) => share > 0).map(part)),
     el(
       "dl",
@@ -183,12 +183,12 @@ function reliability(curves) {
   return el(
     "div",
     {},
-    el("h3", {}, "Can its confidence be believed?"),
+    el("h3", {}, "Is its confidence reliable?"),
     el(
       "p",
       { class: "quiet" },
-      "On the diagonal, of the answers given with 60 % confidence 60 % are true. Below it the model is too " +
-        "sure, above it too modest.",
+      "On the diagonal, 60 % of the answers with a confidence of 60 % are true. Below it the model is too " +
+        "sure, above it not sure enough.",
     ),
     el(
       "div",

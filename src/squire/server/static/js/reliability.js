@@ -1,4 +1,4 @@
-// Confidence against truth, drawn: a point a bin, larger where there are more answers.
+// A reliability diagram: one point per bin of confidence, larger for more answers.
 
 import { el, svg } from "./dom.js";
 import { count, metric, percent } from "./format.js";

@@ -5,7 +5,7 @@ import { percent, plural } from "./format.js";
 
 const ATOM = /^(.*)\(([A-Z]), ([A-Z])\)$/s;
 
-/** `r(X, Y) ⇐ s(X, A) ∧ t(A, Y)` -> {head, body} of {relation, from, to}; null if a name breaks the form. */
+/** `r(X, Y) ⇐ s(X, A) ∧ t(A, Y)` -> {head, body} of {relation, from, to}; null if a name cannot be parsed. */
 export function parseRule(text) {
   const sides = text.split(" ⇐ ");
   if (sides.length !== 2) return null;

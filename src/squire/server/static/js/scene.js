@@ -1,4 +1,4 @@
-// A graph of paths as a scene: shapes and texts with roles, in pixels, so that page, SVG file and canvas draw the same.
+// Lays out a graph of paths in pixels, so that page, SVG file and canvas draw the same shapes and texts.
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 const NAME = { size: 13, line: 17 };
@@ -17,7 +17,7 @@ export function widthOf(text, size, weight = 400) {
   return pen.measureText(text).width;
 }
 
-/** A few lines; names without spaces are broken anywhere, what does not fit ends in an ellipsis. */
+/** Breaks a text into a few lines; names without spaces break anywhere, the rest is cut with an ellipsis. */
 export function wrap(text, size, widest, weight = 400, most = 2) {
   const fits = (part) => widthOf(part, size, weight) <= widest;
   if (fits(text)) return [text];
@@ -25,14 +25,14 @@ export function wrap(text, size, widest, weight = 400, most = 2) {
   const letters = [...text];
   let cut = letters.length;
   while (cut > 1 && !fits(letters.slice(0, cut).join(""))) cut -= 1;
-  let end = cut; // a break is at a space, after a sign or where anotherWordBegins, if there is one
+  let end = cut; // preferably at a space, after punctuation or beforeACapital
   while (end > 1 && !BREAKS.test(letters.slice(end - 1, end + 1).join(""))) end -= 1;
   if (end <= 1) end = cut;
   const rest = letters.slice(end).join("").trim();
   return [letters.slice(0, end).join("").trim(), ...wrap(rest, size, widest, weight, most - 1)];
 }
 
-/** Of an address, what it ends in: its beginning says little and takes all the room. */
+/** The last part of a URL: the beginning says little and takes most of the space. */
 export function brief(name) {
   const end = /^\w+:\/\/.*[/#]([^/#]+)[/#]?$/s.exec(name);
   return end ? end[1] : name;
@@ -44,16 +44,16 @@ function shorten(text, size, widest, weight) {
   return `${letters.join("").trimEnd()}…`;
 }
 
-const SMALLEST = 0.84; // of its size, to fit in; a drawing that would be smaller runs downward instead
+const SMALLEST = 0.84; // smallest scale; a wider drawing is laid out downward instead
 
-/** Across where there is room, else downward. */
+/** Left to right if there is space, else downward. */
 export function fittingScene(graph, room, how) {
   const across = sceneOf(graph, how);
   const scene = across.width * SMALLEST <= room - 2 * MARGIN ? across : sceneOf(graph, { ...how, upright: true });
   return { ...scene, scale: Math.min(1, Math.max(SMALLEST, (room - 2 * MARGIN) / scene.width)) };
 }
 
-/** `blind`: for judging; every edge looks alike, and nothing tells what the model thinks. */
+/** `blind`, for judging: all edges look alike, and no probabilities are shown. */
 export function sceneOf(graph, { upright = false, chosen = 0, blind = false, caption } = {}) {
   const nodes = graph.nodes.map((node) => sized(node));
   const edges = graph.edges.map((edge) => labelled(edge, blind));
@@ -65,7 +65,7 @@ export function sceneOf(graph, { upright = false, chosen = 0, blind = false, cap
   );
   const drawnEdges = edges
     .map((edge) => drawEdge(edge, boxes, place, at, upright, lit(edge)))
-    .sort((a, b) => Number(a.lit) - Number(b.lit)); // what is chosen lies above
+    .sort((a, b) => Number(a.lit) - Number(b.lit)); // the chosen path on top
   const drawnNodes = [...boxes.values()].map((box) => {
     const [x, y] = at(box.along, box.across);
     return { ...box, x, y, lit: lit(box) };
@@ -120,10 +120,10 @@ function columnsDown(graph, nodes, edges) {
   return spots(graph, high, gaps, aside, true);
 }
 
-/** Downward, an edge that runs between two lanes has its words a little lower, lest they touch those beside it. */
+/** Downward, the label of an edge between two lanes is a little lower, so as not to touch its neighbours. */
 const aloof = (edge) => (Number.isInteger(edge.run) ? 0 : 24);
 
-/** How often an edge changes lanes. */
+/** The number of lane changes of an edge. */
 const bends = (edge) => Number(edge.run !== edge.from.lane) + Number(edge.run !== edge.to.lane);
 
 const layerSizes = (graph, nodes, side) =>
@@ -185,7 +185,7 @@ function forward(edge, a, b, half, place, at, lower) {
   return { d: curve.join(""), x, y, tip: arrow(tip.at, at(tip.to, 0)) };
 }
 
-/** Backwards, or from a node to itself: a bow before both nodes. Rare, so plain. */
+/** Backwards, or from a node to itself: a simple arc beside both nodes. Rare. */
 function aside(edge, a, b, half, at) {
   const [from, to] = a === b ? [a.across - 14, a.across + 14] : [a.across, b.across];
   const [begin, end] = [a.along + half(a), b.along + half(b)];

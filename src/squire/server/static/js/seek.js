@@ -1,4 +1,4 @@
-// "Where does this one stand?": a fact in question, whether it is on the list or not.
+// Checks any other answer: its rank and evidence, whether it is in the list or not.
 
 import * as api from "./api.js";
 import { Combobox } from "./combobox.js";
@@ -7,12 +7,12 @@ import { count, plural } from "./format.js";
 import { current } from "./state.js";
 
 export class Seek {
-  /** onFound(explanation) when an entity that is looked for has evidence. */
+  /** onFound(explanation): the entity has evidence. */
   constructor(onFound) {
     this.onFound = onFound;
     this.box = new Combobox({
       id: "seek",
-      label: "Where does another one stand?",
+      label: "Check another answer",
       placeholder: "name an entity",
       search: async (q, signal) =>
         (await api.entities(current().model, q, signal)).matches.map((one) => ({
@@ -59,7 +59,7 @@ export class Seek {
 }
 
 function inWords(name, { rank, is_fact: isFact, answer }) {
-  const fact = isFact ? " The graph has this fact already." : "";
-  if (!answer) return `No path that was found leads to ${name}.${fact}`;
+  const fact = isFact ? " This fact is already in the graph." : "";
+  if (!answer) return `No path was found to ${name}.${fact}`;
   return `${name} is at rank ${rank === null ? "–" : count(rank)}.${fact}`;
 }

@@ -1,4 +1,4 @@
-// What is looked at, and the address that brings it back. The hash is the only place where this is kept.
+// The current view and its address. The hash is the only place where the view is stored.
 
 const EMPTY = {
   view: "ask", // ask, quality or judge
@@ -6,24 +6,24 @@ const EMPTY = {
   head: "",
   relation: "",
   tail: "",
-  reverse: false, // is the head asked for?
+  reverse: false, // whether the head is asked for
   known: false,
   grounded: false,
-  ranking: "", // "" is the model's own; else paths or fused
+  ranking: "", // paths or fused; "" for the default of the model
   k: 10,
   answer: "", // the chosen answer
-  path: 0, // the chosen path of it, from 0
+  path: 0, // the chosen path, from 0
   around: "", // the entity whose neighbourhood is open
 };
 const VIEWS = ["ask", "quality", "judge"];
 export const COUNTS = [5, 10, 25, 50];
-/** What makes another question of it. */
+/** The keys that make up a question. */
 export const QUESTION = ["model", "head", "relation", "tail", "known", "grounded", "ranking", "k"];
 
 let view = parse(location.hash);
 const listeners = [];
 
-/** `#/ask?model=world&head=Chechen&relation=written+in` -> a view; what is not understood is as in an empty one. */
+/** `#/ask?model=world&head=Chechen&relation=written+in` -> a view; invalid parts are ignored. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const given = new URLSearchParams(query);
@@ -52,10 +52,10 @@ export function hashOf(one) {
 
 export const current = () => view;
 
-/** Tells who wants to know; `listener(now, before)`. */
+/** Calls `listener(now, before)` on every change. */
 export const subscribe = (listener) => listeners.push(listener);
 
-/** Look at something else. `replace`: what moves within a question has no entry of its own, `back` leads before it. */
+/** Changes the view. `replace`: without an entry in the history. */
 export function go(changes, { replace = false } = {}) {
   const before = view;
   const next = { ...view, ...changes };
@@ -75,7 +75,7 @@ window.addEventListener("popstate", () => {
   tell(before);
 });
 
-/** One question, asked afresh: nothing chosen yet. */
+/** A new question, with nothing chosen yet. */
 export const question = (head, relation, tail) => ({
   view: "ask",
   head: head ?? "",

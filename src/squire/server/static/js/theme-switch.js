@@ -1,4 +1,4 @@
-// Dark or light: the system's choice until a person makes another.
+// Dark or light: follows the system until someone chooses.
 
 export function themeSwitch(button) {
   const root = document.documentElement;
@@ -13,7 +13,7 @@ export function themeSwitch(button) {
     try {
       localStorage.setItem("squire-theme", root.dataset.theme);
     } catch {
-      // then it holds for this page
+      // then the choice lasts for this page
     }
     show();
   });

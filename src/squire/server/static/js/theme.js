@@ -1,4 +1,4 @@
-// A classic script in the head: the colours are there before the first paint. Without a choice, the system's hold.
+// A classic script in the head, so that the colours are set before the first paint. Default: the system's.
 (() => {
   const read = () => {
     try {

@@ -1,8 +1,8 @@
-// Asks for the service's token, once; it lives as long as the tab.
+// Asks for the token of the service once per tab.
 
 import { byId } from "./dom.js";
 
-/** The token that was typed, or null if the person gave up. */
+/** The token, or null if the dialog was cancelled. */
 export function askForToken(wasRefused) {
   const dialog = byId("token-dialog");
   const field = byId("token-field");

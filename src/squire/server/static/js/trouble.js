@@ -1,13 +1,13 @@
-// What went wrong, in words, with names to click that were perhaps meant.
+// Shows an error, with names that may have been meant.
 
 import { clear, el } from "./dom.js";
 
 const TITLES = {
-  unknown_name: "The graph does not have this name",
+  unknown_name: "Not in the graph",
   busy: "The service is busy",
-  unreachable: "The service is not there",
-  unauthorised: "A token is needed",
-  too_large: "That is too much at once",
+  unreachable: "Can’t reach the service",
+  unauthorised: "A token is required",
+  too_large: "The request is too large",
 };
 
 export function trouble(place, error, onName) {
@@ -19,17 +19,20 @@ export function trouble(place, error, onName) {
     el(
       "div",
       { class: "trouble" },
-      el("h2", {}, TITLES[error.code] ?? "That did not work"),
+      el("h2", {}, TITLES[error.code] ?? "Something went wrong"),
       el("p", {}, sentence(error.message, names.length > 0)),
       names.length && onName
         ? el("div", { class: "chips" }, el("span", { class: "quiet" }, "Did you mean"), names)
+        : null,
+      error.code === "unreachable"
+        ? el("button", { type: "button", class: "plain", onclick: () => location.reload() }, "Try again")
         : null,
       error.requestId ? el("p", { class: "quiet small" }, `Request ${error.requestId}`) : null,
     ),
   );
 }
 
-/** Names that can be clicked need not be read as well. */
+/** The message, without the names that are shown as buttons. */
 function sentence(message, hasNames) {
   const said = hasNames ? message.replace(/ Nearest: .*$/s, "") : message;
   return said.charAt(0).toUpperCase() + said.slice(1);

@@ -11,11 +11,9 @@ import pytest
 from service_cases import QUESTION, TOKEN, client, error_of, family_model, raw, running
 from starlette.datastructures import Headers
 
-from squire.server.app import create_app
-from squire.server.guard import Gate
-from squire.server.limits import Limits
-from squire.server.logs import JsonLines
+from squire.server.app import JsonLines, create_app
 from squire.server.problems import Problem
+from squire.server.security import AccessPolicy, Limits
 
 ANSWER = "/api/models/family/answer"
 SHORT = Limits(body_bytes=2000, body_seconds=0.5, header_seconds=0.5)
@@ -23,7 +21,7 @@ SHORT = Limits(body_bytes=2000, body_seconds=0.5, header_seconds=0.5)
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[httpx.Client]:
-    with client(gate=Gate(token=TOKEN)) as found:
+    with client(policy=AccessPolicy(token=TOKEN)) as found:
         yield found
 
 
@@ -34,11 +32,11 @@ def short() -> Iterator[int]:
         yield port
 
 
-def verdict(gate: Gate, path: str = "/api/models", **headers: str) -> int:
-    """200, or what the gate refuses with."""
+def verdict(policy: AccessPolicy, path: str = "/api/models", **headers: str) -> int:
+    """200, or the status of the refusal."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        gate.check({"type": "http", "path": path}, Headers(named))
+        policy.check({"type": "http", "path": path}, Headers(named))
     except Problem as problem:
         return problem.status
     return 200
@@ -53,13 +51,13 @@ def verdict(gate: Gate, path: str = "/api/models", **headers: str) -> int:
     ],
 )  # fmt: skip
 def test_only_our_own_names_are_answered_to(host: str, status: int) -> None:
-    assert verdict(Gate(), host=host) == status
+    assert verdict(AccessPolicy(), host=host) == status
 
 
 def test_where_others_may_come_addresses_are_names_too() -> None:
-    gate = Gate({"kg.example"}, any_address=True)
+    policy = AccessPolicy({"kg.example"}, any_address=True)
     for host, status in (("kg.example", 200), ("192.168.0.7:8000", 200), ("[fe80::1]:8000", 200), ("a.b", 403)):
-        assert verdict(gate, host=host) == status
+        assert verdict(policy, host=host) == status
 
 
 @pytest.mark.parametrize(
@@ -74,11 +72,11 @@ def test_where_others_may_come_addresses_are_names_too() -> None:
     ],
 )  # fmt: skip
 def test_other_sites_are_refused(headers: dict[str, str], status: int) -> None:
-    assert verdict(Gate(), host="localhost:8000", **headers) == status
+    assert verdict(AccessPolicy(), host="localhost:8000", **headers) == status
 
 
 def test_a_link_from_another_site_may_open_the_page() -> None:
-    assert verdict(Gate(), "/", host="localhost", sec_fetch_site="cross-site") == 200
+    assert verdict(AccessPolicy(), "/", host="localhost", sec_fetch_site="cross-site") == 200
 
 
 @pytest.mark.parametrize(
@@ -149,7 +147,7 @@ def test_one_line_of_json_a_request_without_what_was_typed(caplog: pytest.LogCap
     assert (lines[0]["method"], lines[0]["path"]) == ("GET", "/api/models/family/entities")
     assert (lines[0]["status"], lines[0]["bytes"]) == (200, len(sent.content))
     assert "private" not in json.dumps(lines)
-    assert lines[1]["together"] == 1
+    assert lines[1]["batch_size"] == 1
 
 
 # ------------------------------------------------------------------------------------------------ size and pace
@@ -169,7 +167,7 @@ def test_a_body_too_large_is_refused_by_its_length(short: int) -> None:
     said = raw(short, post(f"Content-Length: {len(body)}"), body)
     assert status_of(said) == b"413"
     assert b"more than 2,000 bytes" in said
-    # Who asks before sending is told at once.
+    # A client that asks before it sends (Expect) is refused at once.
     assert status_of(raw(short, post("Content-Length: 99999999999", "Expect: 100-continue"))) == b"413"
 
 

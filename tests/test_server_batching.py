@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from squire.server.batcher import TOGETHER, Batcher
+from squire.server.batching import MAX_BATCH, Batcher
 from squire.server.problems import Problem
 
 
@@ -41,55 +41,55 @@ def run(test: Callable[[Batcher, Doubling], Awaitable[None]], capacity: int = 25
 
 def test_what_waits_with_the_same_options_is_answered_together_and_each_gets_its_own() -> None:
     async def test(batcher: Batcher, work: Doubling) -> None:
-        tasks = [asyncio.ensure_future(batcher.ask(work, [0], "a"))]
+        tasks = [asyncio.ensure_future(batcher.submit(work, [0], "a"))]
         await asyncio.to_thread(work.entered.acquire)  # the thread has taken it
         tasks += [
-            asyncio.ensure_future(batcher.ask(work, [n, 10 * n], "b" if n == 3 else "a")) for n in (1, 2, 3, 4)
+            asyncio.ensure_future(batcher.submit(work, [n, 10 * n], "b" if n == 3 else "a")) for n in (1, 2, 3, 4)
         ]
         await asyncio.sleep(0)
         work.go.release(9)
         done = await asyncio.gather(*tasks)
         assert [one.results for one in done] == [[0], [2, 20], [4, 40], [6, 60], [8, 80]]
-        assert [one.together for one in done] == [1, 6, 6, 2, 6]
+        assert [one.batch_size for one in done] == [1, 6, 6, 2, 6]
 
     assert run(test).calls == [[0], [1, 10, 2, 20, 4, 40], [3, 30]]
 
 
 def test_without_a_group_everyone_is_alone_and_a_group_has_a_size() -> None:
     async def test(batcher: Batcher, work: Doubling) -> None:
-        tasks = [asyncio.ensure_future(batcher.ask(work, [0], "first"))]
+        tasks = [asyncio.ensure_future(batcher.submit(work, [0], "first"))]
         await asyncio.to_thread(work.entered.acquire)
-        tasks += [asyncio.ensure_future(batcher.ask(work, [1])) for _ in range(2)]
-        tasks += [asyncio.ensure_future(batcher.ask(work, [2], "many")) for _ in range(TOGETHER + 3)]
+        tasks += [asyncio.ensure_future(batcher.submit(work, [1])) for _ in range(2)]
+        tasks += [asyncio.ensure_future(batcher.submit(work, [2], "many")) for _ in range(MAX_BATCH + 3)]
         await asyncio.sleep(0)
         work.go.release(99)
         await asyncio.gather(*tasks)
 
-    assert [len(call) for call in run(test).calls] == [1, 1, 1, TOGETHER, 3]
+    assert [len(call) for call in run(test).calls] == [1, 1, 1, MAX_BATCH, 3]
 
 
 def test_a_full_queue_says_so_and_the_patient_wait() -> None:
     async def test(batcher: Batcher, work: Doubling) -> None:
-        tasks = [asyncio.ensure_future(batcher.ask(work, [n])) for n in range(2)]
+        tasks = [asyncio.ensure_future(batcher.submit(work, [n])) for n in range(2)]
         await asyncio.to_thread(work.entered.acquire)
-        with pytest.raises(Problem, match="busy: 2 requests wait already") as refused:
-            await batcher.ask(work, [2])
+        with pytest.raises(Problem, match="busy: 2 requests are waiting") as refused:
+            await batcher.submit(work, [2])
         assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
-        patient = asyncio.ensure_future(batcher.ask(work, [3], patient=True))
+        patient = asyncio.ensure_future(batcher.submit(work, [3], wait=True))
         await asyncio.sleep(0)
         work.go.release(9)
         assert (await patient).results == [6]
         await asyncio.gather(*tasks)
-        assert (await batcher.ask(work, [4])).results == [8]  # there is room again
+        assert (await batcher.submit(work, [4])).results == [8]  # there is room again
 
     run(test, capacity=2)
 
 
 def test_those_who_have_gone_are_forgotten() -> None:
     async def test(batcher: Batcher, work: Doubling) -> None:
-        first = asyncio.ensure_future(batcher.ask(work, [0], "a"))
+        first = asyncio.ensure_future(batcher.submit(work, [0], "a"))
         await asyncio.to_thread(work.entered.acquire)
-        gone, stays = (asyncio.ensure_future(batcher.ask(work, [n], "a")) for n in (1, 2))
+        gone, stays = (asyncio.ensure_future(batcher.submit(work, [n], "a")) for n in (1, 2))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
@@ -102,9 +102,9 @@ def test_those_who_have_gone_are_forgotten() -> None:
 
 def test_ones_mistake_is_not_the_others() -> None:
     async def test(batcher: Batcher, work: Doubling) -> None:
-        first = asyncio.ensure_future(batcher.ask(work, [0], "a"))
+        first = asyncio.ensure_future(batcher.submit(work, [0], "a"))
         await asyncio.to_thread(work.entered.acquire)
-        good, bad = (asyncio.ensure_future(batcher.ask(work, [n], "a")) for n in (5, -1))
+        good, bad = (asyncio.ensure_future(batcher.submit(work, [n], "a")) for n in (5, -1))
         await asyncio.sleep(0)
         work.go.release(9)
         assert (await good).results == [10]
@@ -117,7 +117,7 @@ def test_ones_mistake_is_not_the_others() -> None:
 
 def test_at_the_end_all_that_was_begun_has_been_done() -> None:
     async def test(batcher: Batcher, work: Doubling) -> None:
-        tasks = [asyncio.ensure_future(batcher.ask(work, [n])) for n in range(3)]
+        tasks = [asyncio.ensure_future(batcher.submit(work, [n])) for n in range(3)]
         await asyncio.sleep(0)
         work.go.release(9)
         for task in tasks:

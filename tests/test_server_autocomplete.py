@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.server.search import NameSearch, folded
+from squire.server.autocomplete import LabelSearch, folded
 
 NAMES = ["São Tomé", "Sao Paulo", "Tomé de Souza", "south_korea", "North Korea", "dbr:Korea_(peninsula)", "Paul"]
 WEIGHTS = np.array([3, 9, 1, 5, 5, 2, 4])
 
 
 def find(text: str, limit: int = 10) -> list[tuple[str, int]]:
-    search = NameSearch(NAMES, WEIGHTS)
-    return [(NAMES[match.number], match.tier) for match in search.find(text, limit)]
+    search = LabelSearch(NAMES, WEIGHTS)
+    return [(NAMES[match.id], match.tier) for match in search.find(text, limit)]
 
 
 def test_case_and_accents_do_not_count() -> None:
@@ -39,7 +39,7 @@ def test_no_text_gives_the_heaviest() -> None:
 
 
 def test_no_names_no_matches() -> None:
-    empty = NameSearch([], np.empty(0, np.int64))
+    empty = LabelSearch([], np.empty(0, np.int64))
     assert empty.find("x", 5) == empty.find("", 5) == []
 
 
@@ -51,12 +51,12 @@ def test_beginnings_are_those_that_a_loop_finds(
     names: list[str], text: str, limit: int, data: st.DataObject
 ) -> None:
     weights = data.draw(st.lists(st.integers(0, 3), min_size=len(names), max_size=len(names)))
-    found = NameSearch(names, np.array(weights, np.int64)).find(text, limit)
-    assert len(found) == len({match.number for match in found}) <= limit
+    found = LabelSearch(names, np.array(weights, np.int64)).find(text, limit)
+    assert len(found) == len({match.id for match in found}) <= limit
     wanted = folded(text).strip()
     by_weight = sorted(range(len(names)), key=lambda number: -weights[number])
     begins = [number for number in by_weight if folded(names[number]).startswith(wanted)]
-    assert [match.number for match in found if match.tier == 0] == begins[:limit]
+    assert [match.id for match in found if match.tier == 0] == begins[:limit]
     if wanted[:1].isalnum():
         later = [
             number
@@ -67,4 +67,4 @@ def test_beginnings_are_those_that_a_loop_finds(
                 for at in range(1, len(folded(names[number])))
             )
         ]
-        assert [match.number for match in found if match.tier == 1] == later[: max(0, limit - len(begins))]
+        assert [match.id for match in found if match.tier == 1] == later[: max(0, limit - len(begins))]
