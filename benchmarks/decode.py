@@ -64,7 +64,7 @@ def train(graph: Path, run: Path) -> None:
 
 def speed(run: str, queries: str, prune: str) -> Figures:
     reasoner = Reasoner.load(run)
-    loaded = reasoner.run
+    loaded = reasoner.trained
     query_set = QuerySet.from_graph(loaded.graph, "test", sample=int(queries))
     peaks = [gemm_gflops()]
     rates = {}

@@ -27,7 +27,7 @@ from squire.core.team import ALONE
 from squire.graph.loading import load_graph
 from squire.model.recipe import Recipe, load_recipe
 from squire.search.trained import TrainedModel, new_model
-from squire.training.iterative import Facts, Gathering
+from squire.training.iterative import Facts, PathCollection
 
 TARGETS = {
     "nell23k_aggregate_s": "< 180",
@@ -64,8 +64,8 @@ def nell23k(folder: str, beam: str) -> Figures:
             shutil.copy(run.folder / name, scratch)
         for k in (2, 3):
             began, used = time.perf_counter(), time.process_time()
-            gathering = Gathering(run.graph, recipe, Path(scratch), k, ALONE)
-            gathering.make(run.model, lambda *_: None, lambda: False)
+            collection = PathCollection(run.graph, recipe, Path(scratch), k, ALONE)
+            collection.collect(run.model, lambda *_: None, lambda: False)
             figures[f"nell23k_k{k}_s"] = round(time.perf_counter() - began, 1)
             figures[f"nell23k_k{k}_cpu_s"] = round(time.process_time() - used, 1)
             peaks.append(gemm_gflops())
@@ -86,15 +86,15 @@ def fb15k237(folder: str, blocks: str, beam: str) -> Figures:
     total = 0.0
     with tempfile.TemporaryDirectory() as scratch:
         for k in (2, 3):
-            gathering = Gathering(graph, recipe, Path(scratch), k, ALONE)
+            collection = PathCollection(graph, recipe, Path(scratch), k, ALONE)
             sample = all_blocks[:: max(1, len(all_blocks) // int(blocks))][: int(blocks)]
             began, used = time.perf_counter(), time.process_time()
-            drawn = np.concatenate([gathering.draw_prefixes(model, facts, *block) for block in sample])
+            drawn = np.concatenate([collection.draw_prefixes(model, facts, *block) for block in sample])
             share = sum(last - first for first, last in sample) / len(facts.queries)
             seconds, cpu = (time.perf_counter() - began) / share, (time.process_time() - used) / share
             began = time.perf_counter()
             prefixes = drawn[np.arange(len(facts.triples)) % len(drawn)]
-            gathering.complete(facts.triples, prefixes, lambda *_: None)
+            collection.complete(facts.triples, prefixes, lambda *_: None)
             completing = time.perf_counter() - began
             figures[f"fb15k237_k{k}_search_s_extrapolated"] = round(seconds, 1)
             figures[f"fb15k237_k{k}_search_cpu_s_extrapolated"] = round(cpu, 1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from graphs import LabelTriple, make_graph
 from typer.testing import CliRunner, Result
 
 from squire.cli import app
-from squire.completion.jobs import Completion, Predictor, Wanted
-from squire.completion.questions import Heads, QuestionsOfHeads
+from squire.completion.jobs import Completion, Predictor
+from squire.completion.questions import HeadQuestions, Heads
 from squire.core.run_files import GRAPH, LAST, RECIPE, RULES
 from squire.core.tensors import save_checkpoint
 from squire.graph.graph import Graph
@@ -56,11 +57,11 @@ def a_reasoner(folder: Path) -> Reasoner:
 
 
 def a_job(
-    folder: Path, out: Path, wanted: Wanted | None = None, heads: Heads = "all", part: int = 8
+    folder: Path, out: Path, wanted: dict[str, Any] | None = None, heads: Heads = "all", part: int = 8
 ) -> Completion:
     reasoner = a_reasoner(folder)
-    questions = QuestionsOfHeads(reasoner.graph.train, range(reasoner.graph.num_relations), heads)
-    return Completion(Predictor(reasoner, reasoner.decoding(), wanted or Wanted()), questions, out, part)
+    questions = HeadQuestions(reasoner.graph.train, range(reasoner.graph.num_relations), heads)
+    return Completion(Predictor(reasoner, reasoner.decoding(), **(wanted or {})), questions, out, part)
 
 
 def finish(job: Completion) -> int:

@@ -13,7 +13,7 @@ from squire.core.team import ALONE
 from squire.model.transformer import Transformer
 from squire.search.trained import new_model
 from squire.training import iterative as iterate
-from squire.training.iterative import Gathering
+from squire.training.iterative import PathCollection
 from squire.training.preparation import prepare
 
 ITERATE = ("train.iterate=true", "train.epochs=2", "train.iterate_beam=4", "train.iterate_paths=3")
@@ -34,14 +34,14 @@ def never() -> bool:
     return False
 
 
-def a_gathering(folder: Path, k: int, *overrides: str) -> Gathering:
+def a_gathering(folder: Path, k: int, *overrides: str) -> PathCollection:
     """Of a run that is prepared."""
     graph, recipe = a_graph(), a_recipe(*ITERATE, *overrides)
     prepare(graph, recipe, folder, silence)
-    return Gathering(graph, recipe, folder, k, ALONE)
+    return PathCollection(graph, recipe, folder, k, ALONE)
 
 
-def a_model(gathering: Gathering) -> Transformer:
+def a_model(gathering: PathCollection) -> Transformer:
     """With opinions: far from uniform, and others for each query."""
     torch.manual_seed(0)
     model = new_model(gathering.graph, gathering.recipe)

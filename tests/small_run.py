@@ -48,7 +48,15 @@ def small_run(*settings: str, valid: bool = True) -> Path:
     folder = Path(home.name)
     family(valid=valid).save(folder / "family.graph")
     overrides = [*TINY, "train.epochs=60", *settings]
-    command = ["train", str(folder / "family.graph"), "--out", str(folder / "run"), "--recipe", "small"]
+    command = [
+        "train",
+        str(folder / "family.graph"),
+        "--out",
+        str(folder / "run"),
+        "--recipe",
+        "small",
+        "--no-fuse",
+    ]
     done = CliRunner().invoke(app, [*command, *(part for key in overrides for part in ("--set", key))])
     assert done.exit_code == 0, done.output
     return folder / "run"

@@ -17,19 +17,19 @@ from squire.core.team import Team, team
 from squire.graph.adjacency import Ids
 from squire.model.transformer import Transformer
 from squire.training import iterative as iterate
-from squire.training.iterative import Facts, Gathering
+from squire.training.iterative import Facts, PathCollection
 
 
 def note_blocks(folder: Path, ours: Team) -> None:
     """Who draws which block."""
-    drawing = Gathering.draw_prefixes
+    drawing = PathCollection.draw_prefixes
 
-    def noted(own: Gathering, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
+    def noted(own: PathCollection, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
         with (folder / "drawn.jsonl").open("a") as file:
             file.write(json.dumps({"rank": ours.rank, "iteration": own.iteration, "first": first}) + "\n")
         return drawing(own, model, facts, first, last)
 
-    Gathering.draw_prefixes = noted  # type: ignore[method-assign, assignment]
+    PathCollection.draw_prefixes = noted  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from small_run import HOSTILE, small_run
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.cli.answer import print_answers
+from squire.cli.runs import print_answers
 from squire.errors import SettingError, SquireError, UnknownName
-from squire.reasoning.drawing import rounded
 from squire.reasoning.reasoner import Reasoner
 
 
@@ -36,7 +35,7 @@ def test_answers_come_with_their_scores_grades_and_paths() -> None:
     lines = text.splitlines()
     assert lines[0] == "(cleo, grandparent, ?)"
     for answer in found:
-        title = f"{answer.rank:3}. {answer.entity}  {rounded(answer.score, 3)}  {answer.evidence.grade}"
+        title = f"{answer.rank:3}. {answer.entity}  {answer.summary}"
         path = lines[lines.index(title) + 1]
         assert path.startswith("       cleo ")
         assert path.endswith(f" {answer.entity}")
@@ -96,8 +95,8 @@ def test_mistakes_are_told() -> None:
     folder = small_run()
     assert "unknown entity 'adda'. Nearest: 'ada" in run(folder, "adda", "likes", fails_with=UnknownName)
     assert "unknown relation 'like'. Nearest: 'likes'" in run(folder, "cleo", "like", fails_with=UnknownName)
-    assert "ask for the head or for the tail" in run(folder, "cleo", "likes", "dan", fails_with=SettingError)
-    assert "ask for the head or for the tail" in run(folder, "?", "likes", fails_with=SettingError)
+    assert "give either head or tail" in run(folder, "cleo", "likes", "dan", fails_with=SettingError)
+    assert "give either head or tail" in run(folder, "?", "likes", fails_with=SettingError)
     assert "no run here" in run(folder / "none", "cleo", "likes", fails_with=SettingError)
 
 

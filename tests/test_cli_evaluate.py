@@ -81,12 +81,12 @@ def test_the_figures_are_those_of_the_answers_one_by_one() -> None:
 def test_json_has_rows_parts_evidence_and_the_run() -> None:
     content = rows("--side", "both")
     assert content["run"] == str(small_run())
-    assert content["step"] == Reasoner.load(small_run()).run.step
+    assert content["step"] == Reasoner.load(small_run()).trained.step
     assert content["recipe"]["decode"]["beam"] == 16
     graph, reasoner = family(), Reasoner.load(small_run())
     query_set = QuerySet.from_graph(graph, "test", "both")
     baselines = (
-        rank_by_rules(graph, query_set, RuleEngine(reasoner.run.rules, graph.train)),
+        rank_by_rules(graph, query_set, RuleEngine(reasoner.trained.rules, graph.train)),
         rank_by_frequency(graph, query_set),
     )
     assert content["rows"][1:] == json.loads(json.dumps([ranking.metrics().as_dict() for ranking in baselines]))
@@ -135,7 +135,7 @@ def test_relations_beyond_the_first_are_counted() -> None:
 def test_a_run_without_rules_has_the_rules_row_and_says_what_it_is() -> None:
     folder = small_run("train.epochs=1", "paths.rules=false")
     result = CliRunner().invoke(app, ["evaluate", str(folder), "--json"])
-    assert "this run has no rules: the rules row is the tail frequency alone" in result.stderr
+    assert "this run has no rules: the row of the rules is the tail frequency" in result.stderr
     _, rules, frequency = json.loads(result.stdout)["rows"]
     assert rules["mrr"] == frequency["mrr"]
 
@@ -143,7 +143,7 @@ def test_a_run_without_rules_has_the_rules_row_and_says_what_it_is() -> None:
 def test_a_run_without_valid_is_evaluated_on_test() -> None:
     folder = small_run("train.epochs=2", valid=False)
     assert json.loads(run(folder, "--json"))["rows"][0]["queries"] == 3
-    assert "--split valid: made has no such triples." in run(folder, "--split", "valid", fails_with=SettingError)
+    assert "split='valid': made has no valid triples." in run(folder, "--split", "valid", fails_with=SettingError)
 
 
 # ------------------------------------------------------------------------------------------------- constraint
@@ -188,7 +188,7 @@ def test_of_a_graph_in_splits_only_train_is_walked(tmp_path: Path) -> None:
 def test_a_constraint_that_shares_no_edge(tmp_path: Path) -> None:
     file = write(tmp_path / "strange.tsv", f"mars\t{PARENT}\tvenus\n")
     message = run(small_run(), "--constraint", file, fails_with=SettingError)
-    assert message == f"--constraint {file}: has no edge between the entities of made."
+    assert message == f"constraint={str(file)!r}: has no edge between the entities of made."
     run(small_run(), "--constraint", "no-such-graph", fails_with=UnknownName)
 
 
@@ -198,7 +198,7 @@ def test_a_constraint_that_shares_no_edge(tmp_path: Path) -> None:
 def test_mistakes_are_told(tmp_path: Path) -> None:
     folder = small_run()
     assert "no run here" in run(tmp_path, fails_with=SettingError)
-    assert "--split tests: expected train, valid or test." in run(
+    assert "split='tests': expected train, valid or test." in run(
         folder, "--split", "tests", fails_with=SettingError
     )
     assert "--side head: expected tail or both." in run(folder, "--side", "head", fails_with=SettingError)

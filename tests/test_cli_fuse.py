@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from squire.cli import app
-from squire.cli.console import Bar
+from squire.core.progress import ProgressBar
 from squire.errors import SettingError, SquireError
 from squire.ranking.fusion import has_fusion
 
@@ -40,7 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def fused(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run")
-    text = run("fuse", folder, "--out", out, "--folds", 2)
+    run("train", folder, "--out", out, "--no-model", "--no-fuse")
+    text = run("fuse", out, "--folds", 2)
     assert "split:valid|side:tail|method:fused" in text
     assert "method:rules+frequency" in text
     assert "method:frequency" in text
@@ -58,20 +59,20 @@ def test_a_fused_folder_is_evaluated_by_its_fusion(fused: Path) -> None:
 
 
 def test_options_of_paths_mean_paths_and_do_not_go_with_a_fusion(fused: Path) -> None:
-    assert "no run here" in run("evaluate", fused, "--beam", 3, fails_with=SettingError)
-    assert "no run here" in run("evaluate", fused, "--ranking", "paths", fails_with=SettingError)
+    assert "no model yet" in run("evaluate", fused, "--beam", 3, fails_with=SettingError)
+    assert "no model yet" in run("evaluate", fused, "--ranking", "paths", fails_with=SettingError)
     words = run("evaluate", fused, "--ranking", "fused", "--beam", 3, fails_with=SettingError)
-    assert words.startswith("--beam: is of --ranking paths only")
+    assert words.startswith("beam: applies to ranking='paths' only")
 
 
-def test_a_folder_without_a_fusion_says_how_to_make_one(tmp_path: Path) -> None:
-    assert "squire fuse GRAPH --out" in run("evaluate", tmp_path, "--ranking", "fused", fails_with=SettingError)
+def test_a_run_without_a_fusion_says_how_to_make_one(folder: Path, tmp_path: Path) -> None:
+    run("train", folder, "--out", tmp_path / "run", "--no-model", "--no-fuse")
+    words = run("evaluate", tmp_path / "run", "--ranking", "fused", fails_with=SettingError)
+    assert f"Run `squire fuse {tmp_path / 'run'}` first" in words
 
 
-def test_the_folder_of_another_graph_is_refused(fused: Path) -> None:
-    before = sorted(file.name for file in fused.iterdir())
-    assert "holds another graph" in run("fuse", "world", "--out", fused, fails_with=SettingError)
-    assert sorted(file.name for file in fused.iterdir()) == before
+def test_only_a_run_can_be_fused(tmp_path: Path) -> None:
+    assert "no run here" in run("fuse", tmp_path, fails_with=SettingError)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +81,12 @@ def test_the_folder_of_another_graph_is_refused(fused: Path) -> None:
 def test_ctrl_c_leaves_no_half_fusion(
     when: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(_: Bar, title: str, done: int, total: int | None) -> None:
+    def interrupt(_: ProgressBar, title: str, *_more: object) -> None:
         if title == when:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bar, "stage", interrupt)
-    result = CliRunner().invoke(app, ["fuse", str(folder), "--out", str(tmp_path / "run")])
+    run("train", folder, "--out", tmp_path / "run", "--no-model", "--no-fuse")
+    monkeypatch.setattr(ProgressBar, "stage", interrupt)
+    result = CliRunner().invoke(app, ["fuse", str(tmp_path / "run")])
     assert result.exit_code == 130
     assert not has_fusion(tmp_path / "run")

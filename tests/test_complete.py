@@ -15,7 +15,7 @@ from complete_cases import a_job, complete, finish, make_run, rows_of
 from graphs import write
 from test_distributed import torchrun
 
-from squire.completion.jobs import JOB, Completion, Predictor, Wanted
+from squire.completion.jobs import JOB, Completion, Predictor
 from squire.completion.predictions import Prediction
 from squire.completion.questions import Questions
 from squire.core.processes import locked
@@ -60,7 +60,7 @@ def test_a_job_that_was_stopped_goes_on_and_ends_the_same(run: Path, whole: byte
     out = tmp_path / "out.tsv"
     for stop_after in (3, 20, 21):
 
-        def interrupt(done: int, _: int | None, at: int = stop_after) -> None:
+        def interrupt(_: str, done: int, total: int | None, at: int = stop_after) -> None:
             if done == at:
                 os.kill(os.getpid(), signal.SIGINT)
 
@@ -73,7 +73,7 @@ def test_a_job_that_was_stopped_goes_on_and_ends_the_same(run: Path, whole: byte
     job = a_job(run, out)
     seen: list[int] = []
     with job.begun():
-        assert job.work(lambda done, _: seen.append(done))
+        assert job.work(lambda _, done, total: seen.append(done))
         job.join()
     assert seen == list(range(16, len(job.questions) + 1))  # what was finished is not answered again
     assert out.read_bytes() == whole
@@ -157,7 +157,7 @@ def test_parts_of_another_job_are_noticed_and_left_alone(run: Path, tmp_path: Pa
         assert first.work(lambda *_: None)
     before = parts_in(first.folder)
     others = [
-        (a_job(run, out, Wanted(5)), r"answers 3, now 5"),
+        (a_job(run, out, {"k": 5}), r"answers 3, now 5"),
         (a_job(run, out, heads="known"), r"questions 60, now 33, heads \"all\", now \"known\""),
         (a_job(run, out, part=9), r"part 8, now 9"),
         (a_job(make_run(tmp_path / "other", seed=1), out), r"model \"\w+…, now \"\w+…"),
@@ -170,7 +170,7 @@ def test_parts_of_another_job_are_noticed_and_left_alone(run: Path, tmp_path: Pa
             pass
         assert parts_in(first.folder) == before
     with (
-        pytest.raises(SettingError, match="To do: finish that with its own command, remove the folder, or"),
+        pytest.raises(SettingError, match="Finish that with its own command, remove the folder, or"),
         other.begun(),
     ):
         pass
@@ -184,7 +184,7 @@ def test_a_folder_of_other_things_is_not_taken_over(run: Path, tmp_path: Path, c
     if content is not None:
         write(folder / JOB, content)
     names = {file.name for file in folder.iterdir()}
-    with pytest.raises(SettingError, match=r"out.tsv.parts is needed for its parts, but holds something else"):
+    with pytest.raises(SettingError, match=r"out.tsv.parts is needed for its parts but holds something else"):
         finish(a_job(run, tmp_path / "out.tsv"))
     assert {file.name for file in folder.iterdir()} == names
 
@@ -209,7 +209,7 @@ def test_the_command_stops_and_goes_on(
         interrupt_at(16, patch)
         stopped = complete(run, "--heads", "all", "-o", out)
     assert stopped.exit_code == 130
-    assert "To go on: run the same command again." in stopped.output
+    assert "run the same command again to continue" in stopped.output
     assert parts_in(tmp_path / "out.tsv.parts") == ["00000000.part", "00000001.part"]
     ended = complete(run, "--heads", "all", "-o", out)
     assert ended.exit_code == 0, ended.output
@@ -257,15 +257,15 @@ def test_mistakes_are_told_before_any_work(run: Path, tmp_path: Path) -> None:
     there = write(tmp_path / "there.tsv", "precious")
     nowhere = tmp_path / "nowhere"
     mistakes = [
-        ((nowhere, "-o", "out.csv"), SettingError, r"--output out.csv: expected .* ends in .parquet, .tsv, .nt"),
-        ((nowhere, "-o", there), SettingError, r"--output .*there.tsv: exists. To do: --force"),
+        ((run, "-o", "out.csv"), SettingError, r"output='out.csv': expected .* ends in .parquet, .tsv, .nt"),
+        ((run, "-o", there), SettingError, r"output=.*there.tsv': exists. .* force=True"),
         ((run, "-o", tmp_path / "x.nt", "--relation", "knwos"), UnknownName, r"'knwos'. Nearest: 'knows'"),
         (
             (run, "-o", tmp_path / "x.nt", "--relation", "knows", "--queries", there),
             SettingError,
-            r"leave out --rel",
+            r"Leave out rel",
         ),
-        ((run, "-o", tmp_path / "x.nt", "--heads", "all", "--queries", there), SettingError, r"leave out --heads"),
+        ((run, "-o", tmp_path / "x.nt", "--heads", "all", "--queries", there), SettingError, r"Leave out heads"),
         ((nowhere, "-o", tmp_path / "x.nt"), SettingError, r"nowhere: no run here"),
     ]
     for arguments, kind, says in mistakes:

@@ -17,9 +17,9 @@ from squire.errors import DownloadError, UnknownName
 from squire.graph.benchmarks.catalogue import SPLITS, TABLE, Dataset, SplitFile
 from squire.graph.benchmarks.datasets import (
     content_digest,
-    describe,
     fetch_dataset,
     install,
+    list_datasets,
     locate,
     lookup,
     names,
@@ -260,7 +260,7 @@ def test_a_cache_that_cannot_be_written_is_said_clearly(server: FileServer, tmp_
 
 def test_the_listing_has_every_name_and_where_it_is(cache: Path) -> None:
     put(cache / "UMLS", ".tsv")
-    rows = {row.name: row for row in describe()}
+    rows = {row.name: row for row in list_datasets()}
     assert list(rows) == names()
     assert rows["UMLS"].where == str(cache / "UMLS")
     assert rows["UMLS"].facts == 6_529

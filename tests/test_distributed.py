@@ -20,7 +20,7 @@ from squire.core.run_files import METRICS
 from squire.core.team import ALONE, team
 from squire.errors import SettingError
 from squire.model.batches import Batches, Masking
-from squire.training.trainer import Moment
+from squire.training.trainer import TrainingState
 
 TESTS = Path(__file__).parent
 
@@ -45,7 +45,7 @@ def losses_of(folder: Path) -> list[float]:
     return [line["loss"] for line in steps]
 
 
-def stop(now: Moment) -> None:
+def stop(now: TrainingState) -> None:
     if now.step == STOP_AFTER:
         os.kill(os.getpid(), signal.SIGINT)
 

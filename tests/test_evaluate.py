@@ -25,7 +25,7 @@ from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.metrics import NAMES, Metrics, Signature
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet, queries_of
-from squire.evaluation.ranking import Ranking, categories
+from squire.evaluation.ranks import Ranks, categories
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
 from squire.rules.application import RuleEngine
@@ -61,7 +61,7 @@ TABLES: Mapping[Question, Shares] = {
 }
 
 
-def by_hand(decoding: DecodingOptions, sample: int | None = None) -> Ranking:
+def by_hand(decoding: DecodingOptions, sample: int | None = None) -> Ranks:
     return rank_by_paths(
         exactly(TABLES, 6, 2), GRAPH, QuerySet.from_graph(GRAPH, "test", sample=sample, seed=4), decoding, seed=7
     )
@@ -223,9 +223,9 @@ def test_a_sample_is_drawn_by_its_seed_and_told() -> None:
 @pytest.mark.parametrize(
     ("split", "side", "message"),
     [
-        ("tests", "tail", "--split tests: expected train, valid or test."),
-        ("test", "head", "--side head: expected tail or both."),
-        ("valid", "tail", "--split valid: made has no such triples."),
+        ("tests", "tail", "split='tests': expected train, valid or test."),
+        ("test", "head", "side='head': expected tail or both."),
+        ("valid", "tail", "split='valid': made has no valid triples."),
     ],
 )
 def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
@@ -289,7 +289,7 @@ def test_rows_by_relation_and_category_take_the_ranks_apart(seed: int) -> None:
     graph = random_graph(seed)
     queries = queries_of(graph, "test", "both")
     ranks = np.random.default_rng(seed).integers(1, 12, len(queries)) / 2 + 0.5
-    ranking = Ranking(SIGNATURE, queries, ranks)
+    ranking = Ranks(SIGNATURE, queries, ranks)
     relations = [f"r{i}" for i in range(RELATIONS)]
     relations += [f"{name} (inverse)" for name in relations]
     kinds = [("1-1", "1-n", "n-1", "n-n")[kind] for kind in categories(graph).tolist()]
@@ -306,8 +306,8 @@ def test_rows_by_relation_and_category_take_the_ranks_apart(seed: int) -> None:
 
 def test_without_paths_there_are_no_grades_and_without_answers_no_shares() -> None:
     queries = queries_of(GRAPH, "test", "tail")
-    assert Ranking(SIGNATURE, queries, np.ones(3)).grade_shares() == {}
-    assert set(Ranking(SIGNATURE, queries, np.ones(3), np.zeros(3, np.int64)).grade_shares().values()) == {0.0}
+    assert Ranks(SIGNATURE, queries, np.ones(3)).grade_shares() == {}
+    assert set(Ranks(SIGNATURE, queries, np.ones(3), np.zeros(3, np.int64)).grade_shares().values()) == {0.0}
 
 
 def test_without_rules_the_rules_row_is_the_frequency_row() -> None:

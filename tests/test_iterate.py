@@ -26,8 +26,7 @@ from squire.model.transformer import Transformer
 from squire.paths.paths import EDGE, RULE, Paths
 from squire.paths.sampling import sample_paths
 from squire.paths.tries import Tries, unfold
-from squire.training import iterative as iterate
-from squire.training.iterative import Facts, Gathering, draw
+from squire.training.iterative import PREFIXES, Facts, PathCollection, draw
 from squire.training.preparation import prepare, rules_of
 
 Prefix = tuple[tuple[int, int], ...]  # ((relation, entity), …)
@@ -94,12 +93,12 @@ def test_facts_are_all_triples_and_inverses_by_query() -> None:
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("typed", ["true", "false"])
 def test_first_hops_are_those_of_the_twin(tmp_path: Path, k: int, typed: str) -> None:
-    gathering = a_gathering(tmp_path, k, f"model.typed={typed}", "train.seed=3")
-    model, facts, train = a_model(gathering), Facts.from_graph(gathering.graph), gathering.recipe.train
+    collection = a_gathering(tmp_path, k, f"model.typed={typed}", "train.seed=3")
+    model, facts, train = a_model(collection), Facts.from_graph(collection.graph), collection.recipe.train
     queries = [(head, relation) for head, relation in facts.queries.tolist()]
     follow = model_follow(model, queries)
     first, last = facts.blocks()[1]
-    found = gathering.draw_prefixes(model, facts, first, last)
+    found = collection.draw_prefixes(model, facts, first, last)
     low, high = facts.offsets[[first, last]]
     seeds = np.random.SeedSequence(3, spawn_key=(k, first))  # seed, iteration and block alone
     uniform = np.random.default_rng(seeds).random((high - low, train.iterate_paths))
@@ -121,11 +120,11 @@ def test_where_no_hypothesis_is_so_long_there_is_no_prefix(tmp_path: Path) -> No
     """Who knows itself alone cannot walk two hops, since nothing is visited twice."""
     graph, recipe = make_graph({"train": [("a", "knows", "a")]}), a_recipe(*ITERATE)
     prepare(graph, recipe, tmp_path, silence)
-    gathering = Gathering(graph, recipe, tmp_path, 3, ALONE)
-    prefixes = gathering.draw_prefixes(a_model(gathering), Facts.from_graph(graph), 0, 2)
+    collection = PathCollection(graph, recipe, tmp_path, 3, ALONE)
+    prefixes = collection.draw_prefixes(a_model(collection), Facts.from_graph(graph), 0, 2)
     assert prefixes.shape == (2, 3, 4)
     assert (prefixes == -1).all()
-    paths = gathering.complete(Facts.from_graph(graph).triples, prefixes, silence)
+    paths = collection.complete(Facts.from_graph(graph).triples, prefixes, silence)
     assert paths.source.tolist() == [EDGE, EDGE]
     assert paths.weight.tolist() == [3, 3]
 
@@ -135,14 +134,14 @@ def test_where_no_hypothesis_is_so_long_there_is_no_prefix(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_prefixes_become_whole_paths_or_paths_found_afresh(tmp_path: Path, k: int) -> None:
-    gathering = a_gathering(tmp_path, k)
-    train, facts = gathering.graph.train, Facts.from_graph(gathering.graph)
-    model = a_model(gathering)
-    prefixes = np.concatenate([gathering.draw_prefixes(model, facts, *block) for block in facts.blocks()])
+    collection = a_gathering(tmp_path, k)
+    train, facts = collection.graph.train, Facts.from_graph(collection.graph)
+    model = a_model(collection)
+    prefixes = np.concatenate([collection.draw_prefixes(model, facts, *block) for block in facts.blocks()])
     prefixes[5] = -1
     prefixes[6, 1] = -1
-    each, hops = prefixes.shape[1], gathering.recipe.paths.hops
-    paths = gathering.complete(facts.triples, prefixes, silence)
+    each, hops = prefixes.shape[1], collection.recipe.paths.hops
+    paths = collection.complete(facts.triples, prefixes, silence)
     lacking: list[tuple[naive_paths.Edge, int]] = []
     row = kinds = 0
     for fact, (head, relation, tail) in enumerate(facts.triples.tolist()):
@@ -177,25 +176,25 @@ def test_prefixes_become_whole_paths_or_paths_found_afresh(tmp_path: Path, k: in
 
 
 def test_a_fact_whose_prefixes_all_fail_has_paths_like_the_first_ones(tmp_path: Path) -> None:
-    gathering = a_gathering(tmp_path, 2)
-    facts = Facts.from_graph(gathering.graph)
+    collection = a_gathering(tmp_path, 2)
+    facts = Facts.from_graph(collection.graph)
     nothing = np.full((len(facts.triples), 3, 2), -1, np.int32)
-    paths = gathering.complete(facts.triples, nothing, silence)
-    rules = rules_of(gathering.graph, gathering.recipe, tmp_path)
+    paths = collection.complete(facts.triples, nothing, silence)
+    rules = rules_of(collection.graph, collection.recipe, tmp_path)
     seed = int(np.random.SeedSequence(0, spawn_key=(2,)).generate_state(2, np.uint64)[1])
-    afresh = sample_paths(gathering.graph.train, facts.triples, rules, per_triple=3, seed=seed)
+    afresh = sample_paths(collection.graph.train, facts.triples, rules, per_triple=3, seed=seed)
     assert naive_paths.multiset(paths) == naive_paths.multiset(afresh)
     assert paths.weight.max() > 1
 
 
 def test_rules_are_those_that_the_first_paths_followed(tmp_path: Path) -> None:
-    gathering = a_gathering(tmp_path, 2)
-    index = rules_of(gathering.graph, gathering.recipe, tmp_path)
+    collection = a_gathering(tmp_path, 2)
+    index = rules_of(collection.graph, collection.recipe, tmp_path)
     assert index is not None
     assert (tmp_path / RULES).read_text().strip()
-    again = sample_paths(gathering.graph.train, Facts.from_graph(gathering.graph).triples, index, seed=0)
+    again = sample_paths(collection.graph.train, Facts.from_graph(collection.graph).triples, index, seed=0)
     assert (again.source == RULE).any()
-    assert rules_of(gathering.graph, a_recipe("paths.rules=false"), tmp_path) is None
+    assert rules_of(collection.graph, a_recipe("paths.rules=false"), tmp_path) is None
 
 
 def multiset(tries: Tries) -> Counter[tuple[int, ...]]:
@@ -205,12 +204,11 @@ def multiset(tries: Tries) -> Counter[tuple[int, ...]]:
 
 
 def test_the_trees_hold_the_old_paths_and_the_new(tmp_path: Path) -> None:
-    gathering = a_gathering(tmp_path, 2)
-    assert gathering.make(a_model(gathering), silence, never)
-    facts = Facts.from_graph(gathering.graph)
-    files = [gathering._part(*block) for block in facts.blocks()]
-    parts = [load_tensors(file, iterate.PREFIXES).arrays["prefixes"] for file in files]
-    new = gathering.complete(facts.triples, np.concatenate(parts), silence)
+    collection = a_gathering(tmp_path, 2)
+    assert collection.collect(a_model(collection), silence, never)
+    facts = Facts.from_graph(collection.graph)
+    parts = [load_tensors(collection._part(*block), PREFIXES).arrays["prefixes"] for block in facts.blocks()]
+    new = collection.complete(facts.triples, np.concatenate(parts), silence)
     old, joined = (multiset(Tries.load(tries_file(tmp_path, k))) for k in (1, 2))
     added = joined - old
     assert old + added == joined
@@ -232,10 +230,10 @@ def as_rows(paths: Paths) -> Counter[tuple[int, ...]]:
 def test_paths_depend_on_seed_and_iteration_and_on_nothing_else(tmp_path: Path) -> None:
     ends: dict[str, bytes] = {}
     for name, sets in (("a", ()), ("b", ()), ("c", ("train.seed=1",))):
-        gathering = a_gathering(tmp_path / name, 2, *sets)
+        collection = a_gathering(tmp_path / name, 2, *sets)
         torch.manual_seed(len(ends))
         np.random.default_rng(len(ends))
-        gathering.make(a_model(gathering), silence, never)
+        collection.collect(a_model(collection), silence, never)
         ends[name] = gathered(tmp_path / name)
     assert ends["a"] == ends["b"]
     assert ends["a"] != ends["c"]
@@ -244,35 +242,35 @@ def test_paths_depend_on_seed_and_iteration_and_on_nothing_else(tmp_path: Path) 
 def test_finished_blocks_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, parts = (a_gathering(tmp_path / name, 2) for name in ("whole", "parts"))
     model = a_model(whole)
-    assert whole.make(model, silence, never)
+    assert whole.collect(model, silence, never)
     blocks = Facts.from_graph(whole.graph).blocks()
     done: list[int] = []
-    drawing = Gathering.draw_prefixes
+    drawing = PathCollection.draw_prefixes
 
-    def noted(own: Gathering, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
+    def noted(own: PathCollection, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
         done.append(first)
         return drawing(own, model, facts, first, last)
 
-    monkeypatch.setattr(Gathering, "draw_prefixes", noted)
+    monkeypatch.setattr(PathCollection, "draw_prefixes", noted)
     for stop_after in (2, 5):
-        assert not parts.make(model, silence, lambda at=stop_after: len(done) >= at)  # type: ignore[misc]
+        assert not parts.collect(model, silence, lambda at=stop_after: len(done) >= at)  # type: ignore[misc]
     (parts.folder / f"prefixes-{BLOCK}-{2 * BLOCK}.safetensors").unlink()
-    assert parts.make(model, silence, never)
+    assert parts.collect(model, silence, never)
     firsts = [first for first, _ in blocks]
     assert sorted(done) == sorted([*firsts, BLOCK])  # the one that was lost, again
     assert gathered(parts.run) == gathered(whole.run)
-    assert parts.make(model, silence, never)  # all is there
+    assert parts.collect(model, silence, never)  # all is there
     assert len(done) == len(blocks) + 1
 
 
 def test_a_damaged_block_is_named_with_what_to_do(tmp_path: Path) -> None:
-    gathering = a_gathering(tmp_path, 2)
-    model = a_model(gathering)
+    collection = a_gathering(tmp_path, 2)
+    model = a_model(collection)
     asked: list[int] = []
-    assert not gathering.make(model, silence, lambda: asked.append(1) or len(asked) > 2)  # type: ignore[func-returns-value]
-    file = gathering.folder / f"prefixes-0-{BLOCK}.safetensors"
+    assert not collection.collect(model, silence, lambda: asked.append(1) or len(asked) > 2)  # type: ignore[func-returns-value]
+    file = collection.folder / f"prefixes-0-{BLOCK}.safetensors"
     file.write_bytes(file.read_bytes()[:20])
-    with pytest.raises(DataError, match=rf"{file}: damaged .* Remove it and resume the run"):
-        gathering.make(model, silence, never)
+    with pytest.raises(DataError, match=rf"{file}: .* damaged .* To do: remove it, then go on with --resume"):
+        collection.collect(model, silence, never)
     file.unlink()
-    assert gathering.make(model, silence, never)
+    assert collection.collect(model, silence, never)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +19,12 @@ from test_train import SMALL, a_graph, a_trainer, assert_same, ignore, weights_o
 from typer.testing import CliRunner
 
 from squire.cli import app
+from squire.core.progress import Progress
 from squire.core.run_files import LAST, METRICS, START, TRIES, iteration_folder, tries_file
 from squire.core.tensors import load_checkpoint
 from squire.paths.tries import Tries
 from squire.training.iterative import Facts
-from squire.training.trainer import Moment
+from squire.training.trainer import TrainingState
 
 TESTS = Path(__file__).parent
 
@@ -34,12 +34,12 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     make_blocks_small(monkeypatch)
 
 
-def interrupting(what: str, at: int) -> Callable[[str, int, int], None]:
+def interrupting(what: str, at: int) -> Progress:
     """A stage that is interrupted the `at`-th time it is shown."""
     seen: list[int] = []
 
-    def stage(title: str, done: int, total: int) -> None:
-        assert 0 <= done <= total
+    def stage(title: str, done: int, total: int | None) -> None:
+        assert 0 <= done <= (total or 0)
         if title == what:
             seen.append(done)
             if len(seen) == at:
@@ -87,7 +87,7 @@ def test_each_iteration_has_a_schedule_of_its_own(tmp_path: Path) -> None:
     rates: dict[int, list[float]] = {}
     totals = set()
 
-    def watch(now: Moment) -> None:
+    def watch(now: TrainingState) -> None:
         rates.setdefault(now.iteration, []).append(trainer.optimizer.param_groups[0]["lr"])
         totals.add((now.iteration, now.total_steps))
 
@@ -104,19 +104,19 @@ def test_each_iteration_has_a_schedule_of_its_own(tmp_path: Path) -> None:
 
 def test_stopped_anywhere_and_resumed_it_ends_bit_for_bit_the_same(whole: Path, tmp_path: Path) -> None:
     in_two, in_three = (min(n["step"] for n in lines_of(whole) if n["iteration"] == k) for k in (2, 3))  # type: ignore[type-var]
-    stops = [("iteration 2, first hops", 1), ("iteration 2, first hops", 3), ("iteration 2, ways on", 1)]
+    stops = [("iteration 2, first hops", 1), ("iteration 2, first hops", 3), ("iteration 2, continuing paths", 1)]
     stops += [("step", in_two), ("step", in_three - 1), ("iteration 3, first hops", 2), ("step", in_three + 2)]  # type: ignore[operator,list-item]
     for what, at in stops:
         trainer = a_trainer(tmp_path, *ITERATE)
         if any(tmp_path.glob("last*")):
             trainer.resume()
 
-        def watch(now: Moment, what: str = what, at: int = at) -> None:
+        def watch(now: TrainingState, what: str = what, at: int = at) -> None:
             if what == "step" and now.step == at:
                 os.kill(os.getpid(), signal.SIGINT)
 
         stage = interrupting(what, at)
-        assert not trainer.fit(watch, stage=stage), what
+        assert not trainer.fit(watch, progress=stage), what
     trainer = a_trainer(tmp_path, *ITERATE)
     trainer.resume()
     assert trainer.fit(ignore)
@@ -142,7 +142,7 @@ def tell(now):
     print("step", now.step, flush=True)
 def stage(what, done, total):
     print(what, done, flush=True)
-trainer.fit(tell, stage=stage)
+trainer.fit(tell, progress=stage)
 print("done", flush=True)
 """
 
@@ -152,7 +152,7 @@ def test_kill_9_while_gathering_then_resume_ends_bit_for_bit_the_same(whole: Pat
     at = 3 * BLOCK
     for kill_at in (
         f"iteration 2, first hops {at}",
-        "iteration 2, paths afresh",
+        "iteration 2, sampling paths",
         f"iteration 3, first hops {at}",
         None,
     ):
@@ -168,7 +168,7 @@ def test_kill_9_while_gathering_then_resume_ends_bit_for_bit_the_same(whole: Pat
 def test_a_lost_checkpoint_goes_back_to_the_one_that_ended_the_iteration(whole: Path, tmp_path: Path) -> None:
     """The last file is damaged right after the paths were gathered: what was gathered fits what goes on."""
     trainer = a_trainer(tmp_path, *ITERATE)
-    assert not trainer.fit(ignore, stage=interrupting("iteration 2, first hops", 2))
+    assert not trainer.fit(ignore, progress=interrupting("iteration 2, first hops", 2))
     last = tmp_path / f"{LAST}.safetensors"
     last.write_bytes(last.read_bytes()[:100])
     trainer = a_trainer(tmp_path, *ITERATE)
@@ -184,7 +184,7 @@ def test_two_processes_gather_the_paths_of_one(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     trainer = a_trainer(one, *TWO)
-    assert not trainer.fit(ignore, stage=interrupting("iteration 2, first hops", 2))
+    assert not trainer.fit(ignore, progress=interrupting("iteration 2, first hops", 2))
     shutil.copytree(one, two)
     trainer = a_trainer(one, *TWO)
     trainer.resume()

@@ -88,7 +88,7 @@ def test_several_runs_share_a_picture(tmp_path: Path, drawn: list[Figure]) -> No
     runs = [str(a_run(tmp_path / name, steps)) for name, steps in (("_a", 30), ("b $x", 60), ("ü 中", 1))]
     result = CliRunner().invoke(app, ["plot", *runs])
     assert isinstance(result.exception, SettingError)
-    assert "--output" in str(result.exception)
+    assert "output=None" in str(result.exception)
     result = CliRunner().invoke(app, ["plot", *runs, "-o", str(tmp_path / "new" / "all.png")])
     assert result.exit_code == 0, result.output
     legend = drawn[0].axes[0].get_legend()
@@ -126,13 +126,13 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     run = a_run(tmp_path / "run", 10)
     lines = (run / METRICS).read_text().splitlines()
     (run / METRICS).write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
-    with pytest.raises(DataError, match=rf"{METRICS}:3: not a line that a run has logged"):
+    with pytest.raises(DataError, match=rf"{METRICS}:3: not a line of training metrics"):
         read_history(run)
 
 
 def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", 10)
-    with pytest.raises(SettingError, match=r"nowhere: no run that has begun to train .* To do: give the --out"):
+    with pytest.raises(SettingError, match=r"nowhere: no training curves here .* Give a folder made by"):
         read_history(tmp_path / "nowhere")
     (run / RECIPE).write_text("{")
     with pytest.raises(DataError, match=rf"{RECIPE}: not the recipe of a run"):
@@ -141,7 +141,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no step is logged yet"):
         read_history(run)
     result = CliRunner().invoke(app, ["plot", str(run), "-o", str(tmp_path / "plot.jpg")])
-    assert "plot.jpg: expected a name that ends in .png, .svg, .pdf" in str(result.exception)
+    assert "plot.jpg': expected a name that ends in .png, .svg, .pdf" in str(result.exception)
 
 
 def test_a_failing_save_leaves_the_picture_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

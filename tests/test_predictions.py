@@ -10,10 +10,10 @@ import pytest
 from complete_cases import ODD, a_job, a_reasoner, complete, facts, finish, make_run, rows_of
 from graphs import facts_of, write
 
-from squire.cli.answer import path_text
-from squire.completion.jobs import Predictor, Wanted
+from squire.cli.runs import path_text
+from squire.completion.jobs import Predictor
 from squire.completion.predictions import SCHEMA
-from squire.completion.questions import QuestionsOfFile
+from squire.completion.questions import FileQuestions
 from squire.graph.loading import load_graph
 from squire.reasoning.answers import Edge, Evidence
 
@@ -38,8 +38,8 @@ def test_predictions_are_the_answers_without_what_any_split_knows(run: Path, tmp
     asked = [(label, relation, None) for relation in labels.relations for label in entities]
     asked += [(None, relation, label) for relation in labels.relations for label in entities]  # type: ignore[misc]
     file = write(tmp_path / "asked.tsv", "".join("\t".join(part or "?" for part in one) + "\n" for one in asked))
-    questions = QuestionsOfFile(file, reasoner.query)
-    found = Predictor(reasoner, reasoner.decoding(), Wanted(4)).predict(questions, 0, len(asked))
+    questions = FileQuestions(file, reasoner.query)
+    found = Predictor(reasoner, reasoner.decoding(), 4).predict(questions, 0, len(asked))
     held_out = 0
     for question, predictions in zip(asked, found, strict=True):
         answers = reasoner.answer(*question, k=99)
@@ -59,7 +59,7 @@ def test_a_smallest_score_leaves_out_the_worse_and_nothing_else(run: Path, whole
     rows = rows_of(whole)[1:]
     scores = sorted({float(row[4]) for row in rows})
     least = (scores[len(scores) // 2] + scores[len(scores) // 2 + 1]) / 2
-    finish(a_job(run, tmp_path / "best.tsv", Wanted(min_score=least)))
+    finish(a_job(run, tmp_path / "best.tsv", {"min_score": least}))
     best = rows_of(tmp_path / "best.tsv")[1:]
     assert best == [row for row in rows if float(row[4]) > least]
     assert 0 < len(best) < len(rows)
@@ -95,7 +95,7 @@ def test_parquet_holds_the_same_with_types(run: Path, whole: Path, tmp_path: Pat
         text["score"] = f"{row['score']:.6g}"
         assert [str(text[name]) for name in SCHEMA.names] == cells
         assert row["hops"] == row["path"].count("▶") + row["path"].count("◀")
-    assert finish(a_job(run, tmp_path / "more.parquet", Wanted(answers=99))) > count
+    assert finish(a_job(run, tmp_path / "more.parquet", {"k": 99})) > count
     rules = pq.read_table(tmp_path / "more.parquet")["rule"].to_pylist()
     assert set(rules) == {None, "likes(X, Y) ⇐ knows(A, X) ∧ likes(A, Y)"}
 

@@ -12,7 +12,7 @@ from graphs import make_graph, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.completion.questions import Heads, QuestionsOfFile, QuestionsOfHeads, heads_of
+from squire.completion.questions import FileQuestions, HeadQuestions, Heads, heads_of
 from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency
 
@@ -62,7 +62,7 @@ def test_questions_are_the_same_however_they_are_cut(
     facts: list[tuple[int, int, int]], heads: Heads, part: int
 ) -> None:
     graph = adjacency([*facts, (0, 1, 2)])
-    questions = QuestionsOfHeads(graph, [3, 0, 1, 2, 1], heads)
+    questions = HeadQuestions(graph, [3, 0, 1, 2, 1], heads)
     cut = [questions.between(i, min(i + part, len(questions))) for i in range(0, len(questions), part)]
     expected = [[h, r] for r in range(4) for h in heads_of(graph, r, heads)]
     assert np.concatenate(cut).tolist() == expected
@@ -71,7 +71,7 @@ def test_questions_are_the_same_however_they_are_cut(
 def test_a_billion_questions_take_no_memory() -> None:
     graph = Adjacency.build(np.array([[0, 0, 1]], np.int32), 10**6, 1000)
     tracemalloc.start()
-    questions = QuestionsOfHeads(graph, range(1000), "all")
+    questions = HeadQuestions(graph, range(1000), "all")
     assert len(questions) == 10**9
     assert questions.between(123_999_999, 124_000_001).tolist() == [[999_999, 123], [0, 124]]
     assert tracemalloc.get_traced_memory()[1] < 100e6
@@ -80,9 +80,9 @@ def test_a_billion_questions_take_no_memory() -> None:
 
 def test_there_must_be_something_to_ask() -> None:
     with pytest.raises(
-        SettingError, match=r"--heads known: no entity has such a relation in train. To do: --heads all"
+        SettingError, match=r"heads='known': no entity has such a relation in train. Use heads='all'"
     ):
-        QuestionsOfHeads(adjacency([(0, 0, 1)]), [2], "known")
+        HeadQuestions(adjacency([(0, 0, 1)]), [2], "known")
 
 
 def test_a_file_asks_for_tails_and_for_heads(run: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_file_asks_for_tails_and_for_heads(run: Path, tmp_path: Path) -> None:
         [labels.entity_id("_:blank"), likes],
     ]
     for name in ("asked.tsv", "asked.tsv.gz"):
-        questions = QuestionsOfFile(write(tmp_path / name, lines), reasoner.query)
+        questions = FileQuestions(write(tmp_path / name, lines), reasoner.query)
         assert questions.between(0, len(questions)).tolist() == expected
 
 
@@ -106,26 +106,26 @@ def test_lines_that_make_no_sense_are_named_with_the_nearest_that_do(run: Path, 
         tmp_path / "asked.tsv", "p00\tknows\np0O\tknows\np00\tkowns\np00\np00\tknows\tp01\n?\tknows\np99\tx\n"
     )
     with pytest.raises(DataError) as caught:
-        QuestionsOfFile(file, a_reasoner(run).query)
+        FileQuestions(file, a_reasoner(run).query)
     said = str(caught.value).splitlines()
     assert said[0].startswith(f"{file}:2: unknown entity 'p0O'. Nearest: 'p0")
     assert said[1] == f"{file}:3: unknown relation 'kowns'. Nearest: 'knows'."
-    assert said[2].startswith(f"{file}:4: 1 columns instead of 2 or 3. To do: head, relation")
-    assert said[3].startswith(f"{file}:5: ask for the head or for the tail")
-    assert said[4].startswith(f"{file}:6: ask for the head or for the tail")
+    assert said[2].startswith(f"{file}:4: 1 columns instead of 2 or 3. Write head, relation")
+    assert said[3].startswith(f"{file}:5: give either head or tail")
+    assert said[4].startswith(f"{file}:6: give either head or tail")
     assert said[5:] == ["There may be more: the rest was not read."]
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"\n \n", r"asked.tsv: no question. To do: write one a line"),
+        (b"\n \n", r"asked.tsv: no question. Write one per line"),
         (b"p00\tknows\n\xff\tknows\n", r"asked.tsv:2: not UTF-8"),
-        (None, r"--queries .*asked.tsv: no such file"),
+        (None, r"asked.tsv: no such file"),
     ],
 )
 def test_a_file_that_asks_nothing(run: Path, tmp_path: Path, content: bytes | None, says: str) -> None:
     if content is not None:
         write(tmp_path / "asked.tsv", content)
     with pytest.raises(DataError, match=says):
-        QuestionsOfFile(tmp_path / "asked.tsv", a_reasoner(run).query)
+        FileQuestions(tmp_path / "asked.tsv", a_reasoner(run).query)

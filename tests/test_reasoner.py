@@ -57,7 +57,7 @@ def naive_follow(query: int, path: tuple[int, ...]) -> list[float]:
 
 
 def unguided_follow(query: int, path: tuple[int, ...]) -> list[float]:
-    model = reasoner().run.model
+    model = reasoner().trained.model
     head, relation = divmod(query, 1000)
     first = model.vocab.first_relation
     prefix = [token + first * (k % 2 == 0) for k, token in enumerate(path)]
@@ -140,7 +140,7 @@ def test_probabilities_are_products_of_the_naive_model(question: QuerySet) -> No
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_path_names_the_rule_that_it_is_an_instance_of(question: QuerySet) -> None:
-    rules = reasoner().run.rules
+    rules = reasoner().trained.rules
     said = {
         readable(rules, i, reasoner().labels): (float(rules.confidence[i]), int(rules.support[i]))
         for i in range(len(rules))
@@ -247,14 +247,14 @@ def test_unknown_names_give_the_nearest() -> None:
 
 @pytest.mark.parametrize("ends", [("ada", "ben"), (None, None)])
 def test_one_end_is_given_and_one_asked_for(ends: tuple[str | None, str | None]) -> None:
-    with pytest.raises(SettingError, match="ask for the head or for the tail"):
+    with pytest.raises(SettingError, match="give either head or tail"):
         reasoner().answer(ends[0], "likes", ends[1])
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"k": 0}, "-k 0: expected 1 or more."),
+        ({"k": 0}, "k=0: expected 1 or more."),
         ({"beam": 0}, "beam=0: expected 1 or more."),
         ({"aggregate": "mean"}, "aggregate='mean': expected 'sum' or 'max'."),
     ],
@@ -282,7 +282,7 @@ def test_json_has_everything_and_reads_back() -> None:
     content = json.loads(json.dumps(found.as_dict()))
     assert (content["head"], content["relation"], content["tail"]) == QUESTIONS[1]
     assert content["origin"] == {
-        "run": str(small_run()), "step": reasoner().run.step, "graph": "made", "beam": 16, "hops": 3,
+        "run": str(small_run()), "step": reasoner().trained.step, "graph": "made", "beam": 16, "hops": 3,
         "aggregate": "sum", "prune": 0.0, "known_share": 0.9, "edge_ends": True, "constraint": "",
         "version": __version__, "ranking": "paths",
     }  # fmt: skip
@@ -321,7 +321,7 @@ def test_no_answer_is_said() -> None:
 def test_a_run_without_valid_answers_with_its_last_model() -> None:
     found = Reasoner.load(small_run("train.epochs=2", valid=False))
     assert not len(found.graph.valid)
-    assert found.run.step > 0
+    assert found.trained.step > 0
     assert len(found.answer("cleo", "grandparent", k=2)) == 2
 
 

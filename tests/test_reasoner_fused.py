@@ -85,7 +85,7 @@ def test_one_switch_gives_the_ranking_of_the_paths_back() -> None:
 
 
 def test_without_a_fusion_none_is_promised() -> None:
-    with pytest.raises(SettingError, match=r"no fusion here\. To do: make one with 'squire fuse GRAPH --out"):
+    with pytest.raises(SettingError, match=r"no fusion here\. Run `squire fuse"):
         Reasoner.load(small_run()).answer(*QUESTION, ranking="fused")
 
 
@@ -114,21 +114,21 @@ def test_an_answer_that_no_path_reaches_shows_the_queried_edge() -> None:
 def test_connections_are_walked_on_known_edges_only() -> None:
     ours = reasoner()
     query, answer = ours.query(*QUESTION), ours.labels.entity_id("dan 1")
-    ranked = connect(ours.run, ours._closed_rules, query, [answer], ours.decoding())
+    ranked = connect(ours.trained, ours._closed_rules, query, [answer], ours.decoding())
     assert ranked is not None
     own = [i for i in range(len(ranked.entity)) if ranked.entity[i] == answer]
     assert own
     paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own[0], own[0] + 1]].tolist()))
     assert {path.grade for path in paths} == {"grounded"}
     alone = ours.labels.entity_id("cleo")
-    assert connect(ours.run, ours._closed_rules, query, [alone], ours.decoding()) is None
+    assert connect(ours.trained, ours._closed_rules, query, [alone], ours.decoding()) is None
 
 
 def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
     ours = reasoner()
     query, train = ours.query(*QUESTION), ours.graph.train
     wanted = [ours.labels.entity_id(name) for name in ("ada 1", "dan 2", "finn")]
-    ranked = complete(ours.run, query, wanted, ours.decoding())
+    ranked = complete(ours.trained, query, wanted, ours.decoding())
     assert ranked is not None
     for answer in wanted:
         (own,) = np.flatnonzero(ranked.entity == answer).tolist()
@@ -138,8 +138,8 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
         assert (first.is_fact, last.is_fact) == (False, True)
         arrived = ours.labels.entity_id(first.head if first.backwards else first.tail)
         assert arrived in train.edges(answer)[1]
-    assert complete(ours.run, query, wanted, replace(ours.decoding(), hops=1)) is None
-    assert complete(ours.run, query, [], ours.decoding()) is None
+    assert complete(ours.trained, query, wanted, replace(ours.decoding(), hops=1)) is None
+    assert complete(ours.trained, query, [], ours.decoding()) is None
 
 
 def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> None:
@@ -149,7 +149,7 @@ def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> Non
         Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
     )
     decoding = replace(ours.decoding(), constraint=only)
-    ranked = connect(ours.run, ours._closed_rules, query, [answer], decoding)
+    ranked = connect(ours.trained, ours._closed_rules, query, [answer], decoding)
     assert ranked is None or answer not in ranked.entity
 
 
@@ -159,7 +159,7 @@ def test_grounded_answers_have_grounded_evidence_and_known_ones_come_first() -> 
     assert {answer.evidence.grade for answer in found} == {"grounded"}
     with_known = reasoner().answer("ada", "grandparent", k=3, include_known=True)
     assert (with_known[0].entity, with_known[0].is_fact, with_known[0].confidence) == ("ada 2", True, 1.0)
-    assert with_known[0].basis == "the graph itself"
+    assert with_known[0].basis == "the graph"
     assert not any(answer.is_fact for answer in with_known[1:])
 
 
@@ -180,9 +180,9 @@ def test_the_command_says_how_sure_and_what_it_rests_on() -> None:
 
     best = reasoner().answer(*QUESTION, k=1)[0]
     text = run("-k", "1")
-    assert f"{best.entity}  {best.confidence:.0%} sure  {best.evidence.grade}" in text
-    assert f"rests on {best.basis}: " in text
-    assert "sure" not in run("--ranking", "paths")
+    assert f"{best.entity}  {best.confidence:.0%} likely, {best.evidence.grade}" in text
+    assert f"based on {best.basis}: " in text
+    assert "likely" not in run("--ranking", "paths")
     content = json.loads(run("--json", "-k", "1"))
     assert content["origin"]["ranking"] == "fused"
     assert content["answers"][0]["confidence"] == best.confidence
@@ -214,7 +214,7 @@ def test_bulk_predictions_of_a_wanted_precision_are_those_answers_that_are_sure_
 
 
 def test_a_precision_needs_a_fusion_and_must_have_been_reached() -> None:
-    with pytest.raises(SettingError, match=r"--precision 0\.9: .* ranks by paths, which do not say how sure"):
+    with pytest.raises(SettingError, match=r"precision=0\.9: answers ranked by paths have no confidence"):
         Reasoner.load(small_run()).confidence_for(0.9)
-    with pytest.raises(SettingError, match=r"--precision 1: no answers were so often true on valid\. To do: ask"):
+    with pytest.raises(SettingError, match=r"precision=1: no answers were true that often on valid\. Ask"):
         reasoner().confidence_for(1.0)

@@ -34,7 +34,7 @@ def command(*arguments: object) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with such a fusion."""
     folder = copy_of_run(tmp_path_factory.mktemp("shadowed") / "run", "train.epochs=5")
-    command("fuse", folder / "graph.graph", "--out", folder, "--folds", 2, "--paths")
+    command("fuse", folder, "--folds", 2, "--paths")
     return folder
 
 
@@ -107,8 +107,7 @@ def test_without_its_model_such_a_fusion_is_refused(folder: Path) -> None:
 
 def test_paths_need_a_model(tmp_path: Path) -> None:
     family().save(tmp_path / "family.graph")
-    result = CliRunner().invoke(
-        app, ["fuse", str(tmp_path / "family.graph"), "--out", str(tmp_path / "run"), "--paths"]
-    )
+    command("train", tmp_path / "family.graph", "--out", tmp_path / "run", "--no-model", "--no-fuse")
+    result = CliRunner().invoke(app, ["fuse", str(tmp_path / "run"), "--paths"])
     assert isinstance(result.exception, SettingError)
-    assert "has no model. To do: 'squire train" in str(result.exception)
+    assert "has no model. Run `squire train" in str(result.exception)

@@ -36,7 +36,7 @@ from squire.studies.ablation_study import (
 )
 from squire.studies.reports import FREQUENCY
 from squire.training.preparation import prepare
-from squire.training.trainer import Moment, Trainer
+from squire.training.trainer import Trainer, TrainingState
 
 __all__ = ["drawn"]  # a fixture
 SETTINGS = [*TINY, "train.epochs=4", "train.iterate_beam=4"]
@@ -164,7 +164,7 @@ def test_rows_have_frequency_signatures_and_paired_differences(done: Ablation) -
 def test_ctrl_c_goes_on_where_it_was_and_ends_as_if_it_had_not_been(done: Ablation, tmp_path: Path) -> None:
     """Stopped once while it trains, once while it gathers; another process goes on."""
 
-    def at_step_three(now: Moment) -> None:
+    def at_step_three(now: TrainingState) -> None:
         if now.step == 3:
             signal.raise_signal(signal.SIGINT)
 

@@ -34,7 +34,7 @@ from squire.studies.costs import Pace, Seconds
 from squire.studies.efficiency_study import JOURNAL, EfficiencyResult, Measurement, SizeResult
 from squire.studies.graphs import discovery_order, sample_graph, synthetic_graph
 from squire.training.preparation import prepare
-from squire.training.trainer import Moment, Trainer
+from squire.training.trainer import Trainer, TrainingState
 
 __all__ = ["drawn"]  # a fixture
 SETTINGS = [*TINY, "train.epochs=3", "train.valid_queries=2"]
@@ -257,8 +257,8 @@ def test_without_steps_or_valid_facts_what_is_unknown_stays_empty(tmp_path: Path
     assert "made" in EfficiencyResult([row]).markdown()
 
 
-def a_moment(epoch: int, step: int) -> Moment:
-    return Moment(step, 8, 1, epoch, 1.0, 100.0 * step, None)
+def a_moment(epoch: int, step: int) -> TrainingState:
+    return TrainingState(step, 8, 1, epoch, 1.0, 100.0 * step, None)
 
 
 def test_pace_leaves_out_what_is_between_epochs(monkeypatch: pytest.MonkeyPatch) -> None:

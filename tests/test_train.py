@@ -31,7 +31,7 @@ from squire.model.decoder import TransformerDecoder
 from squire.model.recipe import Recipe, load_recipe
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.training.preparation import prepare
-from squire.training.trainer import Moment, Trainer
+from squire.training.trainer import Trainer, TrainingState
 
 SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "train.epochs=4"]
 SMALL += ["train.batch_nodes=128", "train.learning_rate=0.003"]
@@ -65,7 +65,7 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
         assert np.array_equal(array, other[name]), name
 
 
-def ignore(_: Moment) -> None:
+def ignore(_: TrainingState) -> None:
     pass
 
 
@@ -82,7 +82,7 @@ def test_a_stopped_and_resumed_run_ends_bit_for_bit_like_one_that_was_not(tmp_pa
         trainer.resume()
         assert trainer.step < stop_after
 
-        def interrupt(now: Moment, at: int = stop_after) -> None:
+        def interrupt(now: TrainingState, at: int = stop_after) -> None:
             if now.step == at:
                 os.kill(os.getpid(), signal.SIGINT)
 
@@ -103,7 +103,7 @@ def test_a_resumed_run_draws_the_same_competing_entities(tmp_path: Path) -> None
         (tmp_path / name).mkdir()
     assert a_trainer(tmp_path / "whole", *sampled).fit(ignore)
 
-    def interrupt(now: Moment) -> None:
+    def interrupt(now: TrainingState) -> None:
         if now.step == 5:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -164,7 +164,7 @@ def test_the_seed_decides_and_another_seed_differs(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_stops_with_the_step_and_the_last_good_state(tmp_path: Path) -> None:
     trainer = a_trainer(tmp_path)
 
-    def break_it(now: Moment) -> None:
+    def break_it(now: TrainingState) -> None:
         if now.step == 3:
             with torch.no_grad():
                 trainer.model.embedding.weight.fill_(float("nan"))
@@ -221,7 +221,7 @@ def test_a_checkpoint_holds_no_random_state_and_what_is_drawn_meanwhile_changes_
     for name in ("calm", "drawing"):
         (tmp_path / name).mkdir()
 
-        def draw(now: Moment, name: str = name) -> None:
+        def draw(now: TrainingState, name: str = name) -> None:
             if name == "drawing":
                 torch.rand(now.step)
 
@@ -235,7 +235,7 @@ def test_a_checkpoint_holds_no_random_state_and_what_is_drawn_meanwhile_changes_
 def test_two_cannot_train_in_one_folder_at_once(facts: Path, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     out = tmp_path / "run"
-    command = ["train", str(facts), "--out", str(out)]
+    command = ["train", str(facts), "--out", str(out), "--no-fuse"]
     sets = [part for key in SMALL for part in ("--set", key)]
     runner = CliRunner()
     with locked(out):
@@ -293,4 +293,4 @@ def test_the_command_trains_stops_and_resumes(facts: Path, tmp_path: Path) -> No
 def test_there_must_be_a_run_to_resume(facts: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["train", str(facts), "--out", str(tmp_path / "none"), "--resume"])
     assert isinstance(result.exception, SettingError)
-    assert "no run to resume" in str(result.exception)
+    assert "no run here" in str(result.exception)

@@ -1,37 +1,79 @@
-"""Link prediction that a person can read and trust."""
+"""Link prediction that a person can read and trust.
 
+import squire
+
+graph = squire.load_graph("my-graph.ttl")
+run = squire.train(graph, "runs/mine")
+run.answer("Vienna", "located in", k=3)
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from squire.core.version import __version__
-from squire.graph.graph import Graph
-from squire.graph.loading import check_graph, load_graph, write_graph
-from squire.rules.anyburl import read_rules, write_rules
-from squire.rules.application import RuleEngine
-from squire.rules.mining import MiningOptions, mine_rules
 
 if TYPE_CHECKING:
-    from squire.reasoning.reasoner import Reasoner
+    from squire.api import Run as Run
+    from squire.api import evaluate_rules as evaluate_rules
+    from squire.api import fetch_dataset as fetch_dataset
+    from squire.api import fuse as fuse
+    from squire.api import mine as mine
+    from squire.api import plot as plot
+    from squire.api import sample_paths as sample_paths
+    from squire.api import train as train
+    from squire.completion.predictions import Predictions as Predictions
+    from squire.evaluation.report import Evaluation as Evaluation
+    from squire.graph.benchmarks.datasets import list_datasets as list_datasets
+    from squire.graph.graph import Graph as Graph
+    from squire.graph.loading import check_graph as check_graph
+    from squire.graph.loading import load_graph as load_graph
+    from squire.graph.loading import write_graph as write_graph
+    from squire.reasoning.answers import Answer as Answer
+    from squire.reasoning.answers import Answers as Answers
+    from squire.reasoning.answers import Evidence as Evidence
+    from squire.reasoning.attention import attention_of as attention_of
+    from squire.reasoning.reasoner import Reasoner as Reasoner
+    from squire.rules.mining import MiningOptions as MiningOptions
+    from squire.rules.ruleset import RuleSet as RuleSet
+    from squire.server.serving import serve as serve
 
+# Where each public name lives. They are imported when they are first used, since torch takes a second to load.
+_HOMES = {
+    "Answer": "reasoning.answers",
+    "Answers": "reasoning.answers",
+    "Evaluation": "evaluation.report",
+    "Evidence": "reasoning.answers",
+    "Graph": "graph.graph",
+    "MiningOptions": "rules.mining",
+    "Predictions": "completion.predictions",
+    "Reasoner": "reasoning.reasoner",
+    "RuleSet": "rules.ruleset",
+    "Run": "api",
+    "attention_of": "reasoning.attention",
+    "check_graph": "graph.loading",
+    "evaluate_rules": "api",
+    "fetch_dataset": "api",
+    "fuse": "api",
+    "list_datasets": "graph.benchmarks.datasets",
+    "load_graph": "graph.loading",
+    "mine": "api",
+    "plot": "api",
+    "sample_paths": "api",
+    "serve": "server.serving",
+    "train": "api",
+    "write_graph": "graph.loading",
+}
 
-__all__ = [
-    "Graph",
-    "MiningOptions",
-    "Reasoner",
-    "RuleEngine",
-    "__version__",
-    "check_graph",
-    "load_graph",
-    "mine_rules",
-    "read_rules",
-    "write_graph",
-    "write_rules",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> object:
-    """`Reasoner` only when asked for: torch takes a second that a look at a graph should not wait for."""
-    if name == "Reasoner":
-        from squire.reasoning.reasoner import Reasoner
+    if name not in _HOMES:
+        raise AttributeError(f"module 'squire' has no attribute {name!r}")
+    value = getattr(import_module(f"squire.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
-        return Reasoner
-    raise AttributeError(f"module 'squire' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

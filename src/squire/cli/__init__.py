@@ -1,26 +1,24 @@
-"""The command line: parse, call, print, exit code. One module a group of commands; no logic of its own."""
+"""The command line: parse, call the API, print, exit code."""
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Annotated
 
 import typer
-from rich.logging import RichHandler
 
-from squire.cli import answer, complete, data, evaluate, fuse, paths, plot, rules, serve, study, train
-from squire.cli.console import errors
-from squire.core.version import __version__
+from squire import __version__
+from squire.cli import data, rules, runs, serve, study
+from squire.cli.console import errors, show_log
 from squire.errors import SquireError
 
 EXAMPLES = """Examples:
 
-squire data stats world
+squire train my-graph.tsv --out runs/mine
 
-squire data show world Austria
+squire answer runs/mine "Vienna" "located in"
 
-squire data check my-graph.tsv"""
+squire data stats world"""
 
 app = typer.Typer(
     name="squire",
@@ -30,19 +28,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(runs.train)
+app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(runs.answer)
+app.command(epilog="Example: squire evaluate runs/world --split valid")(runs.evaluate)
+app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(runs.complete)
+app.command(epilog="Example: squire serve runs/world --open")(serve.serve)
+app.command(epilog="Example: squire fuse runs/world --no-names")(runs.fuse)
+app.command(epilog="Example: squire plot runs/world -o world.png")(runs.plot)
 app.add_typer(data.app, name="data")
 app.command(epilog="Example: squire mine world -o rules.tsv")(rules.mine)
 app.add_typer(rules.app, name="rules")
-app.command(epilog="Example: squire paths world --rules rules.tsv -o paths.parquet")(paths.paths)
-app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(answer.answer)
-app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(
-    complete.complete
-)
-app.command(epilog="Example: squire evaluate runs/world --split valid")(evaluate.evaluate)
-app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(train.train)
-app.command(epilog="Example: squire fuse world --out runs/world")(fuse.fuse)
-app.command(epilog="Example: squire plot runs/world -o world.png")(plot.plot)
-app.command(epilog="Example: squire serve runs/world --open")(serve.serve)
+app.command(epilog="Example: squire paths world --rules rules.tsv -o paths.parquet")(rules.paths)
 app.add_typer(study.app, name="study")
 
 
@@ -59,27 +55,26 @@ def _options(
     ] = False,
 ) -> None:
     """Link prediction that a person can read and trust."""
+    show_log()
 
 
 def main() -> None:
-    """The `squire` command: a user's mistake ends in one clear message, never in a traceback."""
-    logging.basicConfig(
-        format="%(message)s",
-        handlers=[RichHandler(console=errors, show_time=False, show_path=False, markup=False, highlighter=None)],
-    )
+    """The `squire` command. A user's mistake gives one clear message, never a traceback."""
     try:
         app()
     except SquireError as error:
-        errors.print("[bold red]error:[/]", end=" ")
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
-    except BrokenPipeError:  # `squire … | head` has seen enough
+        _fail(str(error))
+    except BrokenPipeError:  # as in `squire … | head`
         sys.stderr.close()
         sys.exit(141)
-    except OSError as error:  # a full disk, a folder one may not write to: nothing a traceback would help with
-        errors.print("[bold red]error:[/]", end=" ")
-        errors.print(f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), markup=False)
-        sys.exit(1)
+    except OSError as error:  # a full disk or a read-only folder: a traceback would not help
+        _fail(f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "))
     except KeyboardInterrupt:
-        errors.print("[yellow]interrupted[/]")
+        errors.print("interrupted", style="yellow")
         sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    errors.print("[bold red]error:[/]", end=" ")
+    errors.print(message, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(1)

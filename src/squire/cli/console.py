@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
+
+from squire.errors import Interrupted
+
+if TYPE_CHECKING:
+    import squire
+
+METRICS = {"MRR": "mrr", "Hits@1": "hits1", "Hits@3": "hits3", "Hits@10": "hits10"}
 
 
 class _Output(Console):
     def on_broken_pipe(self) -> None:
-        """Left to `main`, which answers it for everything that prints; Rich would end with exit code 1."""
+        """Leave it to `main`, which handles it for everything that prints; Rich would exit with code 1."""
         raise BrokenPipeError
 
 
@@ -31,50 +33,75 @@ out = _Output(emoji=False)
 errors = Console(stderr=True, emoji=False)
 
 
+class _LogHandler(logging.Handler):
+    """Prints messages unwrapped, so that paths can be copied; warnings are yellow."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = "yellow" if record.levelno >= logging.WARNING else None
+        errors.print(record.getMessage(), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_log() -> None:
+    """Send the library's log to standard error."""
+    logger = logging.getLogger("squire")
+    if not logger.handlers:
+        logger.setLevel(logging.INFO)
+        logger.addHandler(_LogHandler())
+
+
 def print_json(data: object) -> None:
+    """Print JSON to standard output."""
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-class Bar:
-    """One bar, fed by whatever form of progress the work reports."""
-
-    def __init__(self, progress: Progress, title: str) -> None:
-        self._progress, self._task = progress, progress.add_task(title, total=None)
-
-    def __call__(self, done: int, total: int | None) -> None:
-        self._progress.update(self._task, completed=done, total=total)
-
-    def stage(self, title: str, done: int, total: int | None) -> None:
-        """Work of several stages, or of several files."""
-        self._progress.update(self._task, description=title, completed=done, total=total)
-
-
-class _Speed(ProgressColumn):
-    """`12.3 questions/s`, as soon as it is known."""
-
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.1f} {self._unit}/s" if task.speed else "")
+def say(text: str) -> None:
+    """Print a message for people to standard error, as it is."""
+    errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def progress_bar(title: str, *, unit_bytes: bool = False, speed_of: str = "") -> Iterator[Bar]:
-    """A bar on standard error that goes away when the work is done; `speed_of` what, it tells also how fast."""
-    count = DownloadColumn() if unit_bytes else MofNCompleteColumn()
-    speed = (_Speed(speed_of),) if speed_of else ()
-    columns = (TextColumn("{task.description}"), BarColumn(), count, *speed, TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as progress:
-        yield Bar(progress, title)
-
-
-@contextmanager
-def silent(wanted: bool) -> Iterator[None]:
-    """Let nothing reach standard error, neither words nor bars; what the body raises is told as ever."""
-    before, errors.quiet = errors.quiet, wanted or errors.quiet
+def interruptible() -> Iterator[None]:
+    """Work that is saved on Ctrl-C: say how to continue, and exit with code 130."""
     try:
         yield
-    finally:
-        errors.quiet = before
+    except Interrupted as interrupt:
+        errors.print(str(interrupt), style="yellow", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
+    """The table of methods with their signatures, then categories, relations, evidence and calibration."""
+    table = Table("method", *METRICS, title=escape(evaluation.title))
+    for row in evaluation.rows:
+        table.add_row(row.signature.method, *_figures(row))
+    out.print(table)
+    for row in evaluation.rows:
+        out.print(Text(str(row.signature), "dim"), soft_wrap=True)
+    _print_parts("category", list(evaluation.categories.items()))
+    _print_parts("relation", list(evaluation.relations.items())[:relations])
+    if len(evaluation.relations) > relations > 0:
+        out.print(Text(f"{len(evaluation.relations) - relations} more relations with --json", "dim"))
+    if evaluation.evidence:
+        shares = ", ".join(f"{share:.0%} {grade}" for grade, share in evaluation.evidence.items())
+        of = f" {evaluation.evidence_of}" if evaluation.evidence_of else ""
+        out.print(f"Evidence of the first ten new answers{of}: {shares}", highlight=False)
+    for name, figures in evaluation.reliability.items():
+        out.print(f"Calibration error of the {name}: {figures['error']:.3f}", highlight=False)
+
+
+def _print_parts(kind: str, rows: Sequence[tuple[str, object]]) -> None:
+    if rows:
+        table = Table(kind, "queries", *METRICS)
+        for name, row in rows:
+            table.add_row(escape(name), f"{row.queries:,}", *_figures(row))  # type: ignore[attr-defined]
+        out.print(table)
+
+
+def _figures(row: object) -> list[str]:
+    """`.303 ±.011`: with half the width of the 95 % interval, where there is one."""
+    cells = []
+    for name in METRICS.values():
+        intervals = row.intervals  # type: ignore[attr-defined]
+        low, high = (intervals or {}).get(name, (0.0, 0.0))
+        cells.append(f"{getattr(row, name):.3f}" + (f" ±{(high - low) / 2:.3f}" if intervals else ""))
+    return cells

@@ -12,10 +12,9 @@ from rich.text import Text
 
 from squire import studies
 from squire.cli.annotate import converse
-from squire.cli.answer import UNKNOWN
-from squire.cli.choices import AggregateOption, BeamOption, DeviceOption, RunFolder
 from squire.cli.console import errors, out, print_json
-from squire.cli.data import AsJson, Source
+from squire.cli.options import AggregateOption, AsJson, BeamOption, DeviceOption, RunFolder, Source
+from squire.cli.runs import UNKNOWN
 from squire.errors import SettingError
 
 app = typer.Typer(help="The paper's studies of how a model reasons, and what it costs.", no_args_is_help=True)

@@ -1,30 +1,35 @@
 """Predicted facts with their evidence, and the files that hold them: Parquet, TSV or N-Triples.
 
-A file is made of parts, each written whole or not at all, and joined at the end; nothing needs more memory than
-some parts. In TSV, tabs, line ends and backslashes become \\t, \\n, \\r and \\\\. N-Triples has no place for
-a score, so a comment above each triple tells it. Knows nothing of how facts are predicted.
+A file is joined from parts, each written atomically, so memory holds only a few parts at a time. In TSV, tabs,
+line ends and backslashes become \\t, \\n, \\r and \\\\. N-Triples has no place for a score, so a comment above
+each triple holds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from squire.core.files import create_bytes, format_suffix, replacing
+from squire.core.frames import to_frame
 from squire.errors import SettingError
 from squire.graph.graph import Graph
 from squire.graph.labels import Labels
 from squire.graph.loading import Terms
 from squire.reasoning.answers import Answer
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 10  # rows of a repr
 SUFFIXES = (".parquet", ".tsv", ".nt")
-ROWS = 1 << 16  # in a row group of a Parquet file: what is in memory at once
+ROWS = 1 << 16  # per row group of a Parquet file, which bounds memory
 CHUNK_BYTES = 1 << 20
 SCHEMA = pa.schema(
     [
@@ -35,10 +40,10 @@ SCHEMA = pa.schema(
         ("score", pa.float64()),
         ("grade", pa.string()),
         ("path", pa.string()),
-        ("rule", pa.string()),  # that the path follows, else null
+        ("rule", pa.string()),  # that the path follows, or null
         ("hops", pa.int32()),
-        ("confidence", pa.float64()),  # that it is true, if ranked by all evidence
-        ("basis", pa.string()),  # what the confidence rests on
+        ("confidence", pa.float64()),  # probability that the fact is true, if ranked by the fusion
+        ("basis", pa.string()),  # the sources behind the confidence
     ]
 )
 ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -54,24 +59,67 @@ class Prediction:
     answer: Answer
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """The predicted facts that `complete` wrote to a file."""
+
+    file: Path
+    count: int
+    questions: int  # that were asked
+    _table: pa.Table | None = None  # set if the file was temporary
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def table(self) -> pa.Table:
+        """The predictions as an Arrow table."""
+        if self._table is not None:
+            return self._table
+        if format_suffix(self.file) != ".parquet":
+            raise SettingError(f"{self.file}: only predictions in .parquet can be read back.")
+        return pq.read_table(self.file)
+
+    def to_parquet(self, file: str | Path) -> None:
+        """Write the predictions to a Parquet file."""
+        with create_bytes(Path(file)) as stream:
+            pq.write_table(self.table, stream, compression="zstd")
+
+    def to_frame(self) -> pd.DataFrame:
+        """The predictions as a pandas data frame."""
+        return to_frame(self.table.to_pylist())
+
+    def in_memory(self) -> Predictions:
+        """The same, independent of the file."""
+        return replace(self, _table=self.table)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.count:,} predictions from {self.questions:,} questions"]
+        if self._table is not None:
+            for row in self._table.slice(0, SHOWN).to_pylist():
+                confidence = "" if row["confidence"] is None else f"  {row['confidence']:.0%}"
+                lines.append(f"  {row['head']} · {row['relation']} · {row['tail']}{confidence}")
+        return "\n".join(lines)
+
+
 class Format(Protocol):
-    """How predictions become a file."""
+    """A file format of predictions."""
 
     def write(self, predictions: Sequence[Prediction], part: Path) -> None:
-        """A part, whole or not at all."""
+        """Write a part atomically."""
 
     def join(self, parts: Iterable[Path], file: Path) -> int:
-        """All parts as one file, whole or not at all; gives the number of predictions."""
+        """Join all parts to one file atomically. Returns the number of predictions."""
 
 
 def check_suffix(file: Path) -> None:
-    """SettingError if no format goes by this name."""
+    """Raise SettingError if the suffix is not known."""
     if format_suffix(file) not in SUFFIXES:
-        raise SettingError(f"--output {file}: expected a name that ends in {', '.join(SUFFIXES)}.")
+        raise SettingError(f"output={str(file)!r}: expected a name that ends in {', '.join(SUFFIXES)}.")
 
 
 def format_for(file: Path, graph: Graph) -> Format:
-    """The format that the file's name tells."""
+    """The format for a file's suffix."""
     check_suffix(file)
     suffix = format_suffix(file)
     if suffix == ".parquet":
@@ -82,7 +130,7 @@ def format_for(file: Path, graph: Graph) -> Format:
 
 
 def _row(prediction: Prediction, labels: Labels) -> tuple[object, ...]:
-    """In the order of SCHEMA. LabelIndex in full, so that other tables can be joined with them."""
+    """In the order of SCHEMA. Labels are not shortened, so that other tables can be joined."""
     answer, evidence = prediction.answer, prediction.answer.evidence
     return (
         labels.entities[prediction.head],
@@ -125,7 +173,7 @@ class _Parquet:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Formats of lines, whose parts only need to be put one after the other."""
+    """Line formats, whose parts are concatenated."""
 
     text: Callable[[Prediction], str]
     header: str = ""

@@ -1,8 +1,7 @@
-"""Which questions to ask in bulk: a relation of all heads that may have it, or the lines of a file.
+"""The questions of a completion: a relation for all heads that may have it, or the lines of a file.
 
-A question is an entity and an edge relation, inverse if heads are asked for. Questions have numbers. Those of
-heads are made anew whenever some are wanted, so that a billion of them take no memory; those of a file take 8
-bytes each. Knows ids; who answers, and how, is not known here.
+A question is an entity and an edge type, inverse to ask for heads. Questions are numbered; those for heads are
+generated on demand, so a billion of them take no memory.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from squire.errors import DataError, SettingError, UnknownName
 from squire.graph.adjacency import Adjacency, AnyIds, Ids
 
 Heads = Literal["known", "typical", "all"]
-LIKELY = 0.5  # of those with some other relation, the share that must have this one too
-UNKNOWN = "?"  # what is asked for
-COMPLAINTS = 5  # of a file, before the rest is not read any more
+LIKELY = 0.5  # share of the holders of another relation that must have this one
+UNKNOWN = "?"  # marks what is asked for
+COMPLAINTS = 5  # about a file, before reading stops
 Ask = Callable[[str | None, str, str | None], tuple[int, int]]  # head, relation, tail, as labels -> a question
 
 
 class Questions(Protocol):
-    """Questions by number."""
+    """Numbered questions."""
 
     def __len__(self) -> int: ...
 
     def between(self, first: int, end: int) -> Ids:
-        """Those of these numbers.  (question, 2): entity, edge relation"""
+        """Some of the questions.  (question, 2): entity, edge type"""
 
     @property
     def about(self) -> dict[str, object]:
-        """What tells these questions from others, for JSON."""
+        """What identifies these questions, for JSON."""
 
 
 # ------------------------------------------------------------------------------------------------- by heads
 
 
-class QuestionsOfHeads:
+class HeadQuestions:
     """Relations, each asked of some entities: by relation, then by head."""
 
     def __init__(self, graph: Adjacency, relations: Sequence[int], heads: Heads) -> None:
@@ -54,7 +53,7 @@ class QuestionsOfHeads:
         sizes = [len(self._heads_of(relation)) for relation in self._relations]
         self._offsets = offsets_from(sizes)  # (relation + 1)
         if not len(self):
-            raise SettingError(f"--heads {heads}: no entity has such a relation in train. To do: --heads all.")
+            raise SettingError(f"heads={heads!r}: no entity has such a relation in train. Use heads='all'.")
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
@@ -73,7 +72,7 @@ class QuestionsOfHeads:
         return {"heads": self._heads, "relations": self._relations}
 
     def _heads_of(self, relation: int) -> AnyIds:
-        """Kept: the next questions are about the same relation, and `all` are the same for each."""
+        """Cached, since the next questions are about the same relation."""
         key = 0 if self._heads == "all" else relation
         if self._cached[0] != key:
             self._cached = key, heads_of(self._graph, relation, self._heads)
@@ -81,10 +80,10 @@ class QuestionsOfHeads:
 
 
 def heads_of(graph: Adjacency, relation: int, which: Heads) -> AnyIds:
-    """The entities to ask for their tails, sorted.
+    """The entities to ask about, sorted.
 
-    known: those with the relation in the graph. typical: also those with an edge relation r', inverse or not, of
-    which at least half of all entities with r' have the relation. all: every entity.
+    known: those with the relation in the graph. typical: also those with an edge type of whose holders at least
+    half have the relation. all: every entity.
     """
     if which == "all":
         return np.arange(graph.num_entities)
@@ -94,11 +93,9 @@ def heads_of(graph: Adjacency, relation: int, which: Heads) -> AnyIds:
         return own
     has = np.zeros(graph.num_entities, bool)
     has[own] = True
-    sizes = np.diff(offsets)  # (edge relation): entities that have it
+    sizes = np.diff(offsets)  # (edge type): entities that have it
     running = offsets_from(has[entities])
-    both = (
-        running[offsets[1:]] - running[offsets[:-1]]
-    )  # (edge relation): of these, those that have `relation` too
+    both = running[offsets[1:]] - running[offsets[:-1]]  # (edge type): those of them that have `relation` too
     typical = np.zeros(graph.num_entities, bool)
     typical[entities[np.repeat(both >= LIKELY * sizes, sizes)]] = True
     return np.flatnonzero(typical)
@@ -107,7 +104,7 @@ def heads_of(graph: Adjacency, relation: int, which: Heads) -> AnyIds:
 # ------------------------------------------------------------------------------------------------- from a file
 
 
-class QuestionsOfFile:
+class FileQuestions:
     """The lines of a TSV file: `head, relation` asks for tails, `?, relation, tail` for heads."""
 
     def __init__(self, file: Path, ask: Ask) -> None:
@@ -125,7 +122,7 @@ class QuestionsOfFile:
 
 
 def read_questions(file: Path, ask: Ask) -> Ids:
-    """The questions of a file, compressed or not. Raises DataError on the first few lines that make no sense."""
+    """Read the questions of a file, compressed or not. DataError names the first few bad lines."""
     ids, complaints = array("i"), []
     for number, line in _lines(file):
         try:
@@ -139,14 +136,14 @@ def read_questions(file: Path, ask: Ask) -> Ids:
     if complaints:
         raise DataError("\n".join(complaints))
     if not ids:
-        raise DataError(f"{file}: no question. To do: write one a line, head and relation parted by a tab.")
+        raise DataError(f"{file}: no question. Write one per line: head and relation, separated by a tab.")
     return np.array(ids, np.int32).reshape(-1, 2)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers."""
+    """The non-blank lines, with their numbers."""
     if not file.is_file():
-        raise DataError(f"--queries {file}: no such file.")
+        raise DataError(f"{file}: no such file.")
     number = 0
     try:
         with open_bytes(file) as stream:
@@ -158,15 +155,15 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
                     if line.strip():
                         yield number, line.removesuffix(b"\r")
     except (OSError, EOFError, LZMAError, pa.ArrowException) as error:
-        raise DataError(f"--queries {file}: cannot be read ({str(error).partition('. ')[0]}).") from None
+        raise DataError(f"{file}: cannot be read ({str(error).partition('. ')[0]}).") from None
 
 
 def _question(line: bytes, ask: Ask) -> tuple[int, int]:
     fields = line.decode().split("\t")
     if len(fields) not in (2, 3):
         raise SettingError(
-            f"{len(fields)} columns instead of 2 or 3. To do: head, relation to ask for tails; "
-            f"{UNKNOWN}, relation, tail to ask for heads; parted by tabs."
+            f"{len(fields)} columns instead of 2 or 3. Write head, relation to ask for tails, or "
+            f"{UNKNOWN}, relation, tail to ask for heads, separated by tabs."
         )
     head, relation, tail = (*fields, UNKNOWN)[:3]
     return ask(None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail)

@@ -1,7 +1,7 @@
 """Progress of long work: a callback that the work calls, and a bar for terminals and notebooks.
 
 Functions that take long accept `progress`, a callback of (stage, done, total). The public functions draw it as a
-bar on standard error; nothing is drawn where standard error is neither a terminal nor a notebook.
+bar on standard error, if that is a terminal or a notebook.
 """
 
 from __future__ import annotations

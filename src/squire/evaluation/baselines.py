@@ -1,6 +1,6 @@
-"""The rows that every result table carries: a relation's tail frequency, and the rules.
+"""The baselines of every result table: tail frequency, and rules.
 
-No test triple influences a score: frequencies and rules come from train, the other splits only filter.
+Scores come from train alone; the other splits only filter.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from squire.errors import SettingError
 from squire.evaluation.queries import QuerySet
-from squire.evaluation.ranking import Ranking
-from squire.evaluation.ranks import realistic_rank
+from squire.evaluation.ranks import Ranks, realistic_rank
 from squire.graph.graph import Graph
 from squire.rules.application import Candidates, RuleEngine, maximum, noisy_or
 
@@ -23,7 +22,7 @@ AGGREGATES: dict[str, Aggregate] = {"max": maximum, "noisy-or": noisy_or}
 
 
 class TailFrequency:
-    """How often each entity is the tail of a relation in train: the prior that a model must beat."""
+    """How often each entity is the tail of a relation in train."""
 
     def __init__(self, graph: Graph) -> None:
         train = graph.train
@@ -39,13 +38,13 @@ class TailFrequency:
         return np.asarray(counts / max(len(own), 1))
 
 
-def rank_by_frequency(graph: Graph, query_set: QuerySet) -> Ranking:
-    """The frequency row."""
+def rank_by_frequency(graph: Graph, query_set: QuerySet) -> Ranks:
+    """Ranks by tail frequency alone."""
     frequency = TailFrequency(graph)
     ranks = np.empty(len(query_set.queries))
     for i, (head, relation, answer) in enumerate(query_set.queries.tolist()):
         ranks[i] = realistic_rank(frequency(relation), answer, query_set.filter.tails_of(head, relation))
-    return Ranking(query_set.signature("frequency"), query_set.queries, ranks)
+    return Ranks(query_set.signature("frequency"), query_set.queries, ranks)
 
 
 def rank_by_rules(
@@ -54,10 +53,10 @@ def rank_by_rules(
     engine: RuleEngine,
     aggregate: str = "noisy-or",
     progress: Callable[[int, int], None] | None = None,
-) -> Ranking:
-    """The rules row: answers by their rules; ties, and what no rule reaches, by tail frequency."""
+) -> Ranks:
+    """Ranks by rules; ties, and answers that no rule predicts, are ranked by tail frequency."""
     if aggregate not in AGGREGATES:
-        raise SettingError(f"--aggregate {aggregate}: expected {' or '.join(AGGREGATES)}.")
+        raise SettingError(f"aggregate={aggregate!r}: expected {' or '.join(AGGREGATES)}.")
     frequency = TailFrequency(graph)
     ranks: list[float] = []
     for candidates in engine.stream(query_set.queries[:, :2]):
@@ -65,15 +64,15 @@ def rank_by_rules(
         for query in range(len(candidates)):
             head, relation, answer = query_set.queries[len(ranks)].tolist()
             own = candidates.rows(query)
-            row = frequency(relation) / 2  # below 1, the distance of two rule scores
+            row = frequency(relation) / 2  # less than 1, the distance between two rule scores
             row[candidates.answers[own]] += scores[own]
             ranks.append(realistic_rank(row, answer, query_set.filter.tails_of(head, relation)))
         if progress:
             progress(len(ranks), len(query_set.queries))
     signature = query_set.signature("rules+frequency", aggregation=f"{aggregate}{engine.best}")
-    return Ranking(signature, query_set.queries, np.array(ranks))
+    return Ranks(signature, query_set.queries, np.array(ranks))
 
 
 def _ordinals(scores: Scores) -> Scores:
-    """1, 2, 3 … in the order of the scores; equal stay equal."""
+    """1, 2, 3 … in the order of the scores; equal scores get equal numbers."""
     return np.unique(scores, return_inverse=True)[1].astype(np.float64) + 1

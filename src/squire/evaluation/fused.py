@@ -1,4 +1,4 @@
-"""How well a fusion ranks answers, and how far its confidences can be believed."""
+"""Ranks by the fusion, and the calibration of its confidences."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from squire.evaluation.queries import QuerySet
-from squire.evaluation.ranking import Ranking
-from squire.evaluation.ranks import realistic_rank
+from squire.evaluation.ranks import Ranks, realistic_rank
 from squire.graph.adjacency import Offsets
 from squire.graph.graph import Graph
 from squire.ranking.calibration import Bools, Floats, Reliability
 from squire.ranking.fusion import FusedRanking, Fusion
 
-SHOWN = (1, 10)  # the first answer, and as many as a user looks at
+SHOWN = (1, 10)  # calibration is reported for the first answer and for the first ten
 
 
 @dataclass(frozen=True)
 class Fused:
-    """Ranks, and the reliability of the confidences of the first answers."""
+    """Ranks, and how reliable the confidences of the first answers are."""
 
-    ranking: Ranking
+    ranking: Ranks
     reliability: dict[str, Reliability]  # "first 1", "first 10"
 
     def reliability_figures(self) -> dict[str, dict[str, object]]:
@@ -32,16 +31,16 @@ class Fused:
 def rank_by_fusion(
     fusion: Fusion, graph: Graph, query_set: QuerySet, progress: Callable[[int, int], None] | None = None
 ) -> Fused:
-    """Filtered ranks with realistic ties; what is no candidate ties behind all that are."""
+    """Filtered ranks with realistic ties; entities that are not candidates tie behind all candidates."""
     ranks: list[float] = []
-    shown: list[tuple[Floats, Bools]] = []  # of each question the first answers
+    shown: list[tuple[Floats, Bools]] = []  # confidence and truth of each query's first answers
     split = graph.known(query_set.split)
-    is_new = np.zeros(len(query_set.queries), bool)  # answers are judged once, however often a question is asked
+    is_new = np.zeros(len(query_set.queries), bool)  # repeated queries are counted once
     is_new[np.unique(query_set.queries[:, :2], axis=0, return_index=True)[1]] = True
     for block in fusion.rank(query_set.queries[:, :2]):
         first = len(ranks)
         queries = query_set.queries[first : first + len(block.lists)]
-        is_true, counts = np.zeros((2, len(block.scores)), bool)  # (candidate): in the split; or no known fact
+        is_true, counts = np.zeros((2, len(block.scores)), bool)  # (candidate): in the split; not a known fact
         for query, (head, relation, answer) in enumerate(queries.tolist()):
             own, known = block.lists.rows(query), query_set.filter.tails_of(head, relation)
             candidates = block.lists.candidates[own]
@@ -53,18 +52,18 @@ def rank_by_fusion(
         shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
         if progress:
             progress(len(ranks), len(query_set.queries))
-    decoding = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.info.use_names
-    signature = query_set.signature("fused", aggregation=decoding, seed=str(fusion.info.seed))
-    return Fused(Ranking(signature, query_set.queries, np.array(ranks)), _reliability(shown))
+    aggregation = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.info.use_names
+    signature = query_set.signature("fused", aggregation=aggregation, seed=str(fusion.info.seed))
+    return Fused(Ranks(signature, query_set.queries, np.array(ranks)), _reliability(shown))
 
 
 def _first(
     fusion: Fusion, block: FusedRanking, counts: Offsets, is_true: Bools, queries: Offsets
 ) -> Iterator[tuple[Floats, Bools]]:
-    """Confidence and truth of the first answers of some queries: true is what the split has.
+    """Confidence and truth of the first answers of some queries; true means that the split has the fact.
 
-    Other known answers are no rivals, neither for a rank nor for how sure an answer is: the candidates that count
-    are judged as if they were all.  counts: (candidate that counts); is_true: (candidate)
+    Other known answers are removed before confidences are computed, as they are for ranks.
+    counts: (candidate that counts); is_true: (candidate)
     """
     left = fusion.calibrated(block.lists.take(counts), block.scores[counts])
     truth = is_true[counts]

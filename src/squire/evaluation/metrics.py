@@ -1,4 +1,4 @@
-"""Figures of merit, each with the signature without which it means nothing."""
+"""MRR and Hits@k, each with a signature that says what was measured and how."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Signature:
-    """What a number was measured on and how."""
+    """The dataset, method and settings behind a figure."""
 
     dataset: str
     split: str
-    side: str  # tail, or both: heads are asked for as tails of the inverse relation
+    side: str  # tail, or both: head queries are tail queries of the inverse relation
     method: str
     filter: str = "train+valid+test"
     ties: str = "realistic"
     beam: str = "none"
     aggregation: str = "none"
-    seed: str = "none"  # of training; none where nothing is drawn
-    constraint: str = ""  # edges that paths are bound to; empty for none
-    known_share: str = ""  # probability with which a step goes where known edges lead; empty for 0
-    prune: str = ""  # share of the tenth new answer below which paths are dropped; empty for none
-    weights: str = ""  # last, if they are not those of the best epoch
-    sample: str = ""  # queries drawn out of how many, by which seed; empty for all
+    seed: str = "none"  # of training; none for methods without randomness
+    constraint: str = ""  # the edges that paths may use; empty for all
+    known_share: str = ""  # probability of following a known edge; empty for 0
+    prune: str = ""  # paths below this share of the tenth new answer are dropped; empty for none
+    weights: str = ""  # "last" if not those of the best epoch
+    sample: str = ""  # how many queries of how many, and the seed; empty for all
 
     def __str__(self) -> str:
         parts = (f"{key}:{value}" for key, value in asdict(self).items() if key != "dataset" and value)
@@ -39,7 +39,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Mean reciprocal rank and the share of answers among the first 1, 3, 10."""
+    """Mean reciprocal rank, and the share of right answers among the first 1, 3 and 10."""
 
     signature: Signature
     queries: int
@@ -47,7 +47,7 @@ class Metrics:
     hits1: float
     hits3: float
     hits10: float
-    intervals: dict[str, tuple[float, float]] | None = None  # of each figure, 95 %
+    intervals: dict[str, tuple[float, float]] | None = None  # 95 % confidence intervals
 
     @classmethod
     def from_ranks(
@@ -59,6 +59,7 @@ class Metrics:
         return cls(signature, len(ranks), mrr, hits1, hits3, hits10, bounds)
 
     def as_dict(self) -> dict[str, object]:
+        """For JSON."""
         content: dict[str, object] = {**asdict(self), "signature": str(self.signature)}
         if self.intervals is None:
             del content["intervals"]
@@ -66,12 +67,12 @@ class Metrics:
 
 
 def _figures(ranks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """What each query adds to each mean.  (query) -> (query, figure)"""
+    """The contribution of each query to each metric.  (query) -> (query, metric)"""
     return np.stack([1 / ranks, *(ranks <= k for k in (1, 3, 10))], axis=1).astype(np.float64)
 
 
 def bootstrap(figures: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
-    """95 % intervals of the means of columns: percentiles 2.5 and 97.5 over resampled rows.  (row, column)"""
+    """95 % bootstrap intervals of the column means.  (row, column)"""
     rng = np.random.default_rng(0)
     size = len(figures)
     means = [figures[rng.integers(0, size, size)].mean(0) for _ in range(RESAMPLES)]

@@ -1,4 +1,4 @@
-"""How well the model ranks answers by its paths: beam search over all queries of a split, in blocks."""
+"""Ranks by the model's paths: beam search over all queries, in blocks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 
 from squire.evaluation.metrics import Signature
 from squire.evaluation.queries import QuerySet
-from squire.evaluation.ranking import Ranking
-from squire.evaluation.ranks import realistic_rank
+from squire.evaluation.ranks import Ranks, realistic_rank
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
 from squire.search.beam import Decoder
@@ -17,7 +16,7 @@ from squire.search.decoding import PathRanking, decode
 from squire.search.evidence import GRADES, grades, known_edges
 from squire.search.options import DecodingOptions
 
-FIRST = 10  # answers whose evidence is graded
+FIRST = 10  # answers per query whose evidence is graded
 
 
 def rank_by_paths(
@@ -27,10 +26,10 @@ def rank_by_paths(
     decoding: DecodingOptions,
     seed: int,
     progress: Callable[[int, int], None] | None = None,
-) -> Ranking:
-    """Filtered ranks with realistic ties; answers that no path reached tie behind all that were.
+) -> Ranks:
+    """Filtered ranks with realistic ties; answers that no path reaches tie behind all others.
 
-    `seed` is the one that the model was trained with, for the signature.
+    `seed` is the one of training, for the signature.
     """
     ranks: list[float] = []
     counts = np.zeros(len(GRADES), np.int64)
@@ -40,22 +39,22 @@ def rank_by_paths(
         counts += _count_grades(block, queries, graph)
         if progress:
             progress(len(ranks), len(query_set.queries))
-    return Ranking(paths_signature(query_set, decoding, seed), query_set.queries, np.array(ranks), counts)
+    return Ranks(paths_signature(query_set, decoding, seed), query_set.queries, np.array(ranks), counts)
 
 
-def ranks_of(block: PathRanking, queries: Ids, known: Adjacency) -> list[float]:
-    """The rank of the right answer to each query of a block; `known` ones are no rivals.  queries: (query, 3)"""
+def ranks_of(block: PathRanking, queries: Ids, filter: Adjacency) -> list[float]:
+    """The filtered rank of the right answer to each query of a block.  queries: (query, 3)"""
     ranks = []
     for query, (head, relation, answer) in enumerate(queries.tolist()):
         own = block.rows(query)
-        scores = np.full(known.num_entities, -np.inf)
+        scores = np.full(filter.num_entities, -np.inf)
         scores[block.entity[own]] = block.score[own]
-        ranks.append(realistic_rank(scores, answer, known.tails_of(head, relation)))
+        ranks.append(realistic_rank(scores, answer, filter.tails_of(head, relation)))
     return ranks
 
 
 def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, constraint: str = "") -> Signature:
-    """Of figures that come from paths found this way; `seed` is the one of training."""
+    """The signature of figures from paths; `seed` is the one of training."""
     return query_set.signature(
         "paths",
         beam=str(decoding.beam),
@@ -68,16 +67,16 @@ def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, c
 
 
 def _count_grades(block: PathRanking, queries: Ids, graph: Graph) -> Offsets:
-    """How the first new answers of each query are founded.  -> (grade)"""
+    """Counts of the grades of evidence of each query's first new answers.  -> (grade)"""
     sizes = np.diff(block.offsets)
     of_query = np.repeat(np.arange(len(block)), sizes)
-    asked = queries[of_query].astype(np.int64)  # (answer, 3)
-    is_new = ~graph.train.contains_each(asked[:, 0], asked[:, 1], block.entity)
+    query = queries[of_query].astype(np.int64)  # (answer, 3)
+    is_new = ~graph.train.contains_each(query[:, 0], query[:, 1], block.entity)
     before = np.append(0, np.cumsum(is_new))  # new answers before each
     place = before[:-1] - before[block.offsets[of_query]]
     shown = np.flatnonzero(is_new & (place < FIRST))
     best = block.best_path[shown]
     path_ids = block.paths[best]
-    known = known_edges(graph.train, asked[shown, 0], path_ids)
-    found = grades(known, asked[shown, 1], path_ids, block.hops[best])
+    known = known_edges(graph.train, query[shown, 0], path_ids)
+    found = grades(known, query[shown, 1], path_ids, block.hops[best])
     return np.bincount(found, minlength=len(GRADES))

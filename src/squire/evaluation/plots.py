@@ -1,13 +1,10 @@
-"""Pictures of runs: loss and valid MRR over the steps, from what a run folder holds. Draws, and prints nothing.
-
-Needs no torch: the numbers are in metrics.jsonl, and the frequency row is counted from the run's own graph.
-"""
+"""Plots: the training curves of runs, and confidence against truth. Needs no torch."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,30 +24,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
-SMOOTHED_SHARE = 0.02  # of all steps are averaged for the thick line
+SMOOTHED_SHARE = 0.02  # share of the steps that the smoothed line averages over
 Points = npt.NDArray[np.float64]  # (point, 2): step, value
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What there is to draw of a run."""
+    """The training curves of a run."""
 
-    name: str  # of its folder
-    recipe: str  # its name; empty if the folder does not tell
+    name: str  # of the folder
+    recipe: str  # name; empty if unknown
     loss: Points
     mrr: Points  # empty before the first validation
     signature: str  # of the last validation; empty before the first
-    frequency: float | None  # the MRR that a model must beat, filtered like the run's own; None without valid
+    frequency: float | None  # MRR of the tail frequency on valid, with the same filter; None without valid
     iterations: tuple[int, ...]  # the first step of each iteration of Algorithm 1, from the second on
 
 
 def read_history(folder: Path) -> History:
-    """The curves of the run in a folder, which may be training meanwhile."""
+    """Read the curves of a run, which may still be training."""
     lines = _metrics(folder)
     loss = [(line["step"], line["loss"]) for line in lines if "loss" in line]
     valid = [line for line in lines if "valid" in line]
     if not loss:
-        raise SettingError(f"{folder}: no step is logged yet. To do: plot again after the first step.")
+        raise SettingError(f"{folder}: no step is logged yet. Plot again after the first step.")
     return History(
         folder.resolve().name,
         _recipe_name(folder / RECIPE),
@@ -73,22 +70,22 @@ def _metrics(folder: Path) -> list[dict[str, Any]]:
     file = folder / METRICS
     if not file.exists():
         raise SettingError(
-            f"{folder}: no run that has begun to train (no {METRICS}). To do: give the --out of 'squire train'."
+            f"{folder}: no training curves here (no {METRICS}). Give a folder made by `squire train`."
         )
-    *whole, _ = file.read_text(encoding="utf-8", errors="replace").split("\n")  # the rest is being written
+    *whole, _ = file.read_text(encoding="utf-8", errors="replace").split("\n")  # the last line may be incomplete
     found = []
     for number, line in enumerate(whole, start=1):
         try:
             found.append(_checked(json.loads(line)))
         except (ValueError, KeyError, TypeError):
             raise DataError(
-                f"{file}:{number}: not a line that a run has logged: {line[:80]!r}. To do: remove the line."
+                f"{file}:{number}: not a line of training metrics: {line[:80]!r}. Remove the line."
             ) from None
     return found
 
 
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
-    """With numbers where numbers are due."""
+    """Raise if numbers are missing."""
     float(line["step"])
     float(line["loss"] if "loss" in line else line["valid"]["mrr"])
     return line
@@ -100,11 +97,11 @@ def _recipe_name(file: Path) -> str:
     try:
         return str(json.loads(file.read_text(encoding="utf-8"))["name"])
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{file}: not the recipe of a run. To do: restore it, or remove it.") from None
+        raise DataError(f"{file}: not the recipe of a run. Restore or remove it.") from None
 
 
 def _frequency(file: Path) -> float | None:
-    """The frequency row on valid. Test is no part of the filter, as while training."""
+    """MRR of the tail frequency on valid. Test is not part of the filter, as in training."""
     if not file.exists():
         return None
     graph = Graph.load(file)
@@ -115,14 +112,14 @@ def _frequency(file: Path) -> float | None:
 
 
 def check_picture(file: Path) -> None:
-    """SettingError for a file that cannot be a picture, before any work."""
+    """Raise SettingError if the file name has no known image suffix."""
     if file.suffix.lower() not in FORMATS:
-        raise SettingError(f"--output {file}: expected a name that ends in {', '.join(FORMATS)}.")
+        raise SettingError(f"output={str(file)!r}: expected a name that ends in {', '.join(FORMATS)}.")
 
 
 def draw(runs: Sequence[History], file: Path) -> None:
-    """One picture of one run or several; it appears whole or not at all."""
-    from matplotlib.figure import Figure  # late: it takes half a second
+    """Draw the curves of one or several runs; the file is written atomically."""
+    from matplotlib.figure import Figure  # imported late: takes half a second
 
     check_picture(file)
     watched = any(len(run.mrr) or run.frequency is not None for run in runs)
@@ -141,15 +138,15 @@ def draw(runs: Sequence[History], file: Path) -> None:
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Whole or not at all."""
+    """Write the figure atomically."""
     with replacing(file) as temporary, warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes; that is no reason to speak of it.
+        # Characters that the font lacks are drawn as boxes, without a warning.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(temporary, format=file.suffix[1:].lower())
 
 
 def _draw_loss(axes: Axes, runs: Sequence[History]) -> None:
-    """Each epoch ends in a dip: its last batch is small, and is divided by the weight of an average one."""
+    """Each epoch ends in a dip: its last batch is small but divided by the weight of an average one."""
     one = len(runs) == 1
     for number, run in enumerate(runs):
         color, (steps, values) = f"C{number}", run.loss.T
@@ -157,8 +154,8 @@ def _draw_loss(axes: Axes, runs: Sequence[History]) -> None:
         raw, smooth = "each step" if one else None, f"mean of the last {window} steps" if one else _label(run)
         axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8, label=raw)
         axes.plot(steps, _running_mean(values, window), color=color, linewidth=1.8, label=smooth)
-    axes.set_ylabel("loss (nats a token, mean over paths)")
-    axes.legend(frameon=False, fontsize=9, loc="upper right")  # it falls
+    axes.set_ylabel("loss (nats per token, mean over paths)")
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
 
 
 def _draw_mrr(axes: Axes, runs: Sequence[History]) -> None:
@@ -176,7 +173,7 @@ def _draw_mrr(axes: Axes, runs: Sequence[History]) -> None:
 
 
 def _running_mean(values: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
-    """Over the last `window` values, or as many as there are."""
+    """Mean of the last `window` values, or of as many as there are."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(sums))
     starts = np.maximum(ends - window, 0)
@@ -184,7 +181,7 @@ def _running_mean(values: npt.NDArray[np.float64], window: int) -> npt.NDArray[n
 
 
 def _draw_title(axes: Axes, runs: Sequence[History]) -> None:
-    """Which run by which recipe; below it, smaller, what the MRR was measured on and how."""
+    """The run and its recipe; below, smaller, the signature of the MRR."""
     signatures = [plain(text) for text in dict.fromkeys(run.signature for run in runs) if text]
     axes.set_title(_label(runs[0]) if len(runs) == 1 else f"{len(runs)} runs", pad=8 + 10 * len(signatures))
     small = {"fontsize": 7.5, "color": "0.35", "linespacing": 1.1}
@@ -192,10 +189,40 @@ def _draw_title(axes: Axes, runs: Sequence[History]) -> None:
 
 
 def _label(run: History) -> str:
-    """Begins with a word: matplotlib hides what begins with an underscore."""
+    """Starts with a word, since matplotlib hides labels that start with an underscore."""
     return plain(f"run {run.name}" + (f", recipe {run.recipe}" if run.recipe else ""))
 
 
 def plain(text: str) -> str:
-    """A dollar would begin a formula."""
+    """Escape dollar signs, which would start a formula."""
     return text.replace("$", r"\$")
+
+
+# ------------------------------------------------------------------------------------------------- calibration
+
+
+def draw_reliability(reliability: Mapping[str, Mapping[str, Any]], signature: str, file: Path) -> None:
+    """A panel per set of answers, with points as large as the share of answers in their bin."""
+    from matplotlib.figure import Figure  # imported late: takes half a second
+
+    figure = Figure(figsize=(4.6 * len(reliability), 5), dpi=120, layout="constrained")
+    panels = figure.subplots(1, len(reliability), squeeze=False)[0]
+    for axes, (name, figures) in zip(panels, reliability.items(), strict=True):
+        axes.plot([0, 1], [0, 1], color="0.5", linestyle="--", linewidth=1.2, label="perfectly calibrated")
+        total = max(sum(figures["count"]), 1)
+        axes.plot(figures["confidence"], figures["truth"], color="C0", linewidth=1.5)
+        sizes = [30 + 300 * count / total for count in figures["count"]]
+        axes.scatter(
+            figures["confidence"], figures["truth"], s=sizes, color="C0", zorder=3, label="answers, in bins"
+        )
+        axes.set_title(f"{name} of a query: calibration error {figures['error']:.3f}", fontsize=10)
+        axes.set_xlabel("confidence (mean of a bin, 0 to 1)")
+        axes.set_xlim(-0.03, 1.03)
+        axes.set_ylim(-0.03, 1.03)
+        axes.set_aspect("equal")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("share that was true (0 to 1)")
+    panels[0].legend(frameon=False, fontsize=9, loc="upper left")
+    figure.supxlabel(plain(signature), fontsize=6.5, color="0.35")
+    save(figure, file)

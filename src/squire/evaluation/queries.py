@@ -1,4 +1,4 @@
-"""The questions of an evaluation, and what is known of their answers: the same for every method in a table."""
+"""The queries of an evaluation and their filter, the same for every method in a table."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class QuerySet:
     dataset: str
     split: str
     side: str
-    queries: Ids  # (query, 3): head, edge relation, answer
-    filter: Adjacency  # answers that do not count as rivals
-    filter_splits: str  # the splits that they come from, for signatures
-    sample: str  # how many of how many queries, by which seed; empty for all
+    queries: Ids  # (query, 3): head, edge type, answer
+    filter: Adjacency  # true answers, which do not count as rivals
+    filter_splits: str  # the splits they come from, for signatures
+    sample: str  # how many of how many queries, and the seed; empty for all
 
     @classmethod
     def from_graph(
@@ -35,7 +35,7 @@ class QuerySet:
         sample: int | None = None,
         seed: int = 0,
     ) -> QuerySet:
-        """All queries of a split, or a sample of them."""
+        """All queries of a split, or a random sample of them."""
         queries = queries_of(graph, split, side)
         drawn = ""
         if sample is not None and sample < len(queries):
@@ -44,22 +44,22 @@ class QuerySet:
             queries = queries[np.sort(chosen)]
         return cls(graph.name, split, side, queries, graph.known(*filter_splits), "+".join(filter_splits), drawn)
 
-    def signature(self, method: str, **decoding: str) -> Signature:
-        """Of a method's figures on these queries."""
+    def signature(self, method: str, **settings: str) -> Signature:
+        """The signature of a method's figures on these queries."""
         return Signature(
-            self.dataset, self.split, self.side, method, filter=self.filter_splits, sample=self.sample, **decoding
+            self.dataset, self.split, self.side, method, filter=self.filter_splits, sample=self.sample, **settings
         )
 
 
 def queries_of(graph: Graph, split: str, side: str) -> Ids:
-    """The (head, edge relation, answer) to ask; for heads the inverse relation is asked.  (query, 3)"""
+    """The (head, edge type, answer) queries of a split; for heads, the inverse relation is queried.  (query, 3)"""
     if split not in SPLITS:
-        raise SettingError(f"--split {split}: expected {', '.join(SPLITS[:-1])} or {SPLITS[-1]}.")
+        raise SettingError(f"split={split!r}: expected {', '.join(SPLITS[:-1])} or {SPLITS[-1]}.")
     triples = graph.triples(split)
     if not len(triples):
-        raise SettingError(f"--split {split}: {graph.name} has no such triples.")
+        raise SettingError(f"split={split!r}: {graph.name} has no {split} triples.")
     if side == "tail":
         return triples
     if side != "both":
-        raise SettingError(f"--side {side}: expected tail or both.")
+        raise SettingError(f"side={side!r}: expected tail or both.")
     return both_directions(triples, graph.num_relations)

@@ -118,6 +118,21 @@ class Report:
         """The number of faults that make the graph unusable."""
         return sum(finding.count for fault, finding in self.findings.items() if fault.fatal)
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        findings = [
+            {
+                "kind": fault.name.lower(),
+                "fatal": fault.fatal,
+                "count": found.count,
+                "examples": found.examples,
+                "says": fault.says,
+                "advice": fault.advice,
+            }
+            for fault, found in self.findings.items()
+        ]
+        return {"usable": self.usable, "findings": findings}
+
     @property
     def usable(self) -> bool:
         return self.errors == 0

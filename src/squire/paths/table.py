@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,17 @@ import pyarrow.parquet as pq
 
 from squire.core.files import replacing
 from squire.core.ragged import offsets_from
+from squire.core.relations import both_directions
+from squire.errors import SettingError
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.graph.labels import Labels
 from squire.paths.paths import NONE, RULE, SOURCES, Paths
-from squire.rules.rules import Rules
+from squire.paths.sampling import sample_paths
+from squire.rules.rules import ClosedIndex, Rules
 
 INVERSE = "⁻¹"  # after the label of a relation that is walked backwards
+MAX_PER_FACT = 1000
 ROWS = 1 << 17  # in a row group: what is in memory at once
 
 SCHEMA = pa.schema(
@@ -30,6 +35,37 @@ SCHEMA = pa.schema(
         ("weight", pa.int32()),  # how often the path was drawn
     ]
 )
+
+
+def sample_to_file(
+    graph: Graph,
+    file: Path,
+    rules: Rules | None = None,
+    *,
+    hops: int = 3,
+    per_fact: int = 6,
+    confidence: float = 0.01,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Sample evidence paths of every train fact and its inverse into a Parquet file.
+
+    Rules below `confidence` are not followed. Returns the number of paths from each source.
+    """
+    if file.suffix != ".parquet":
+        raise SettingError(f"output={str(file)!r}: expected a name that ends in .parquet.")
+    if not 1 <= per_fact <= MAX_PER_FACT:
+        raise SettingError(f"per_fact={per_fact}: expected 1 to {MAX_PER_FACT}.")
+    if rules is not None:
+        rules = rules.take(rules.is_closed & (rules.confidence >= confidence))
+    queries = both_directions(graph.train.triples, graph.num_relations)
+    index = ClosedIndex.from_rules(rules) if rules else None
+    found = sample_paths(
+        graph.train, queries, index, hops=hops, per_triple=per_fact, seed=seed, threads=threads, progress=progress
+    )
+    write_table(found, graph, rules, file)
+    return {name: int(found.weight[found.source == i].sum()) for i, name in enumerate(SOURCES)}
 
 
 def write_table(paths: Paths, graph: Graph, rules: Rules | None, file: Path) -> None:

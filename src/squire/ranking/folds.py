@@ -23,6 +23,7 @@ UNLIKELY = 0.001  # probability below which "no valid pair is linked" is no coin
 # about .002 over fifths on valid of the sparse graphs, sixtieths no more (docs/LOG.md).
 FOLDS = 20
 FEW_FOLDS = 5  # if a model is trained for each fold, too
+MAX_FOLDS = 100  # each mines rules again
 
 
 def hide(

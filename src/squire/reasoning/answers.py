@@ -1,44 +1,49 @@
-"""Answers as a person reads them: labels, edges, grades. In a notebook they draw themselves."""
+"""Answers with their evidence, as labels. In a notebook they draw themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from squire.core.frames import to_frame
 from squire.reasoning.drawing import Step, draw_path, rounded
 
-FURTHER = 4  # paths of an answer that are shown beside its best
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 10  # answers of a repr
+FURTHER = 4  # paths of an answer that are kept besides the best
 NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One step of a path as the fact that it walks; `backwards` if from the fact's tail to its head."""
+    """One step of a path, as the fact it follows; `backwards` if from the fact's tail to its head."""
 
     head: str
     relation: str
     tail: str
     backwards: bool
-    is_fact: bool  # in the graph; else the model infers it
-    probability: float  # that the model gives to where the step leads, given all before it
+    is_fact: bool  # in the graph; otherwise inferred by the model
+    probability: float  # of this step by the model, given all before it
 
     @property
     def goal(self) -> str:
-        """Where the step leads."""
+        """The entity the step leads to."""
         return self.head if self.backwards else self.tail
 
     @property
     def arrow(self) -> str:
-        """`──borders──▶`, or `╌╌borders 0.82╌╌▶` if it is inferred; `◀──borders──` if it is walked backwards."""
+        """`──borders──▶`, or `╌╌borders 0.82╌╌▶` if inferred; `◀──borders──` if backwards."""
         line, label = ("──", self.relation) if self.is_fact else ("╌╌", f"{self.relation} {self.probability:.2f}")
         return f"◀{line}{label}{line}" if self.backwards else f"{line}{label}{line}▶"
 
 
 @dataclass(frozen=True)
 class FollowedRule:
-    """The mined rule that a path is an instance of."""
+    """The mined rule that a path follows."""
 
     text: str
     confidence: float
@@ -51,7 +56,7 @@ class Evidence:
 
     edges: tuple[Edge, ...]
     grade: str  # grounded, completed or asserted
-    probability: float  # of the whole path, its end included (Eq. 2)
+    probability: float  # of the whole path, including its end (Eq. 2)
     score: float  # the geometric mean of its tokens' probabilities: exp of Eq. 5
     rule: FollowedRule | None
 
@@ -65,7 +70,7 @@ class Evidence:
         return " ".join([self.start, *(f"{edge.arrow} {edge.goal}" for edge in self.edges)])
 
     def svg(self) -> str:
-        """A small picture: known edges solid, inferred ones dashed with their probability."""
+        """A small picture: known edges are solid, inferred ones dashed with their probability."""
         steps = [
             Step(edge.relation, edge.goal, edge.backwards, None if edge.is_fact else edge.probability)
             for edge in self.edges
@@ -75,18 +80,18 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of evidence, and how much it moved an answer."""
+    """A source of evidence, and how much it contributed to an answer."""
 
     name: str  # paths, rules, frequency, similar entities …
-    contribution: float  # to the logarithm of the odds against the other candidates; below 0 it speaks against
+    contribution: float  # to the log odds against the other candidates; negative if it speaks against
 
 
 def basis_of(sources: Sequence[Source]) -> str:
-    """What an answer rests on, in words: the fewest sources that make up nine tenths of what speaks for it."""
-    speaking = sorted((source for source in sources if source.contribution > 0), key=lambda s: -s.contribution)
-    left = NEARLY_ALL * sum(source.contribution for source in speaking)
+    """The main sources in words: the fewest that make up nine tenths of the positive contributions."""
+    positive = sorted((source for source in sources if source.contribution > 0), key=lambda s: -s.contribution)
+    left = NEARLY_ALL * sum(source.contribution for source in positive)
     names = []
-    for source in speaking:
+    for source in positive:
         if left <= 0:
             break
         names.append(source.name)
@@ -98,55 +103,63 @@ def basis_of(sources: Sequence[Source]) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity, and why."""
+    """An entity that may answer the question, with its evidence."""
 
     rank: int
     entity: str
-    # By which answers are ranked: the sum of all paths' probabilities, or (max) the best one's score; or by all
-    # evidence (fused), its share among all candidates.
+    # The rank score: the total probability of its paths, or (max) the score of the best one; if fused, the
+    # probability of this answer among all candidates.
     score: float
-    is_fact: bool  # is it a fact of the graph already?
+    is_fact: bool  # already in the graph
     evidence: Evidence  # the best path
-    further: tuple[Evidence, ...]  # others, best first
-    paths: int  # how many lead here in all
-    asserted: float  # the share of their probability that the queried edge itself has, with no further reason
-    confidence: float | None = None  # calibrated probability that it is true; None if ranked by paths alone
-    sources: tuple[Source, ...] = ()  # what the confidence rests on, strongest first; empty if ranked by paths
-    basis: str = ""  # the same in words: "rules and similar entities", "frequency alone"
+    further: tuple[Evidence, ...]  # other paths, best first
+    paths: int  # number of all paths that lead here
+    asserted: float  # share of their probability that is the queried edge itself, with no other evidence
+    confidence: float | None = None  # calibrated probability that the fact is true; None if ranked by paths
+    sources: tuple[Source, ...] = ()  # contributions, strongest first; empty if ranked by paths
+    basis: str = ""  # the main sources: "rules and similar entities", "frequency alone"
+
+    @property
+    def summary(self) -> str:
+        """`83% likely, grounded`; without a confidence, the score."""
+        sure = f"{self.confidence:.0%} likely" if self.confidence is not None else rounded(self.score, 3)
+        about = f"{sure}, {self.evidence.grade}"
+        if self.confidence is None and self.evidence.grade != "asserted" and self.asserted >= 0.5:
+            about += f", but {self.asserted:.0%} asserted"
+        return about
 
     def html(self) -> str:
-        """An item of a list, its evidence drawn."""
-        sure = f"{self.confidence:.0%} sure" if self.confidence is not None else rounded(self.score, 3)
-        about = escape(f"{sure}, {self.evidence.grade}")
+        """A list item with the evidence drawn."""
+        about = escape(self.summary)
         followed = self.evidence.rule
         rule = f"<small>rule: {escape(followed.text)} {followed.confidence:.2f}</small>" if followed else ""
-        picture = f'<div style="overflow-x: auto">{self.evidence.svg()}</div>'  # a long path scrolls by itself
+        picture = f'<div style="overflow-x: auto">{self.evidence.svg()}</div>'  # a long path scrolls
         return f'<li style="margin-bottom: 1em"><b>{escape(self.entity)}</b> {about}{picture}{rule}</li>'
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Who answered, and how: what is needed to have the same answers again."""
+    """The run and the settings behind some answers."""
 
-    run: str  # its folder
+    run: str  # the run folder
     step: int  # of training, at which the model was saved
     graph: str
     beam: int
     hops: int
     aggregate: str
     prune: float
-    known_share: float  # with which probability a step went where known edges lead
-    edge_ends: bool  # is the queried edge itself always a whole path?
-    constraint: str  # edges that paths are bound to: "graph" if grounded, empty for none
+    known_share: float  # probability of following known edges
+    edge_ends: bool  # whether a path always ends after the queried relation
+    constraint: str  # edges that paths may use: "graph" if grounded, empty for all
     version: str
-    ranking: str = "paths"  # or "fused": by all evidence
+    ranking: str = "paths"  # or "fused"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answers(Sequence[Answer]):
-    """What is found for one question, best first. In a notebook it draws itself."""
+    """The answers to one question, best first. `print` shows them, and a notebook draws them."""
 
-    head: str | None  # None: asked for
+    head: str | None  # None if asked for
     relation: str
     tail: str | None
     origin: Origin
@@ -157,8 +170,34 @@ class Answers(Sequence[Answer]):
         return f"({self.head or '?'}, {self.relation}, {self.tail or '?'})"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the fields of these classes by their names (docs/answers.md)."""
+        """For JSON, with the fields of these classes (docs/answers.md)."""
         return asdict(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per answer."""
+        return to_frame(
+            [
+                {
+                    "rank": one.rank,
+                    "entity": one.entity,
+                    "confidence": one.confidence,
+                    "score": one.score,
+                    "is_fact": one.is_fact,
+                    "grade": one.evidence.grade,
+                    "path": one.evidence.text,
+                    "basis": one.basis,
+                }
+                for one in self.answers
+            ]
+        )
+
+    def __repr__(self) -> str:
+        lines = [self.question]
+        for one in self.answers[:SHOWN]:
+            lines += [f"{one.rank:3}. {one.entity}  {one.summary}", f"       {one.evidence.text}"]
+        if len(self.answers) > SHOWN:
+            lines.append(f"     … and {len(self.answers) - SHOWN} more")
+        return "\n".join(lines if self.answers else [*lines, "     no answer"])
 
     def _repr_html_(self) -> str:
         rows = "".join(answer.html() for answer in self.answers) or "<li>no answer</li>"

@@ -1,7 +1,7 @@
-"""Who looks at whom along a path (Appendix D): attention of every layer and head from each token to those before.
+"""Attention along a path (Appendix D): of every layer and head, from each token to those before it.
 
-The model's own attention is one fused call that gives no weights. So they are computed beside it, from the queries
-and keys that its layers really made (a hook on `to_qkv`): the model runs as ever, and knows nothing of this.
+The model's fused attention returns no weights, so they are computed from the queries and keys of its layers,
+which a hook on `to_qkv` collects.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ QUERY_TOKENS = 2
 
 @dataclass(frozen=True)
 class Attention:
-    """Of one question with one path to an answer."""
+    """The attention weights of a question with one path to an answer."""
 
     question: str
     answer: str
     tokens: list[str]  # h, r, then the path
     evidence: Evidence
-    weights: npt.NDArray[np.float64]  # (layer, head, token, token): of the third on the fourth; rows add up to 1
+    weights: npt.NDArray[np.float64]  # (layer, head, token, token): from the third to the fourth; rows sum to 1
     signature: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. Layers and heads are counted from 1, in the order of the lists."""
+        """For JSON."""
         return {
             "signature": self.signature,
             "question": self.question,
@@ -53,37 +53,34 @@ class Attention:
 def attention_of(
     reasoner: Reasoner, query: tuple[int, int], answer: str | None = None, beam: int | None = None
 ) -> Attention:
-    """Along the best path to the answer; if none is named, to the best one that is not in the graph already."""
-    decoding, run, labels = reasoner.decoding(beam=beam), reasoner.run, reasoner.labels
-    (block,) = decode(run.decoder, np.array([query], np.int32), decoding)
+    """Attention along the best path to the answer, by default the best new one."""
+    decoding, trained, labels = reasoner.decoding(beam=beam), reasoner.trained, reasoner.labels
+    (block,) = decode(trained.decoder, np.array([query], np.int32), decoding)
     facts = set(reasoner.graph.train.tails_of(*query).tolist())
     found = [entity for entity in block.entity.tolist() if entity not in facts]
     if answer is None and not found:
-        raise SettingError("no path leads to a new answer. To do: name one with --answer.")
+        raise SettingError("no path leads to a new answer. Name an answer.")
     goal = found[0] if answer is None else labels.entity_id(answer)
     path = block.best_path_to(0, goal)
     if path is None:
         raise SettingError(
-            f"--answer {answer}: no path leads there. To do: raise --beam (now {decoding.beam}), or name another."
+            f"answer={answer!r}: no path leads there. Increase beam (now {decoding.beam}), or name another answer."
         )
     path_ids = block.paths[path, : 2 * block.hops[path]].tolist()
-    first = run.model.vocab.first_relation
-    tokens = [
-        query[0],
-        query[1] + first,
-        *(one if place % 2 else one + first for place, one in enumerate(path_ids)),
-    ]
+    first = trained.model.vocab.first_relation
+    steps = [token if place % 2 else token + first for place, token in enumerate(path_ids)]
+    tokens = [query[0], query[1] + first, *steps]
     words = [_word(reasoner, token) for token in tokens]
-    weights = attention_weights(run.model, torch.tensor(tokens, device=run.device)).double().cpu().numpy()
+    weights = attention_weights(trained.model, torch.tensor(tokens, device=trained.device)).double().cpu().numpy()
     evidence = reasoner.evidence(query, block, slice(path, path + 1))[0]
-    made_by = f"model:{fingerprint(run.folder)}|beam:{decoding.beam}|v:{__version__}"
+    made_by = f"model:{fingerprint(trained.folder)}|beam:{decoding.beam}|v:{__version__}"
     signature = f"{reasoner.graph.name}|study:attention|{made_by}"
     return Attention(f"({words[0]}, {words[1]}, ?)", words[-1], words, evidence, weights, signature)
 
 
 def _word(reasoner: Reasoner, token: int) -> str:
     labels, n = reasoner.labels, reasoner.graph.num_relations
-    relation = token - reasoner.run.model.vocab.first_relation
+    relation = token - reasoner.trained.model.vocab.first_relation
     if relation < 0:
         return labels.entity(token)
     return labels.relation(relation) + ("⁻¹" if relation >= n else "")
@@ -108,19 +105,19 @@ def attention_weights(model: Transformer, tokens: Tensor) -> Tensor:
 
 
 def visible_tokens(size: int) -> Tensor:
-    """Each token sees itself and those before it, and both tokens of the query see each other.  (token, token)"""
+    """Each token sees itself and those before it; the two query tokens see each other.  (token, token)"""
     visible = torch.ones(size, size, dtype=torch.bool).tril()
     visible[:QUERY_TOKENS, :QUERY_TOKENS] = True
     return visible
 
 
 def heads_of(qkv: Tensor, heads: int) -> Tensor:
-    """What `to_qkv` gives, apart.  (row, token, 3 · dim) -> (3, row, head, token, dim / heads)"""
+    """Split the output of `to_qkv`.  (row, token, 3 · dim) -> (3, row, head, token, dim / heads)"""
     rows, tokens, width = qkv.shape
     return qkv.view(rows, tokens, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
 
 
 def weights_of(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
-    """Softmax of scaled products, as in the fused call.  (head, token, dim / heads) × 2 -> (head, token, token)"""
+    """Scaled dot-product attention weights.  (head, token, dim / heads) × 2 -> (head, token, token)"""
     scores: Tensor = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
     return scores.masked_fill(~visible, -torch.inf).softmax(2)

@@ -1,7 +1,4 @@
-"""A path as a small SVG: boxes and arrows, solid for what is known, dashed for what is inferred.
-
-Knows words and arrows; what they mean is the business of `answers`.
-"""
+"""A path as a small SVG: boxes and arrows, solid for known edges, dashed for inferred ones."""
 
 from __future__ import annotations
 
@@ -10,24 +7,24 @@ from dataclasses import dataclass
 from html import escape
 from unicodedata import east_asian_width
 
-NAME, LABEL = 12, 10  # sizes of letters
-PADDING, GAP = 10.0, 34.0  # the room beside a name and beside a relation
+NAME, LABEL = 12, 10  # font sizes
+PADDING, GAP = 10.0, 34.0  # space beside a label and beside a relation
 HEIGHT, MIDDLE = 58.0, 36.0
-LONGEST = 32  # characters; the whole name is in the tooltip
+LONGEST = 32  # characters; the tooltip has the whole label
 
 
 @dataclass(frozen=True)
 class Step:
-    """An arrow and where it leads."""
+    """An arrow and the entity it leads to."""
 
     relation: str
     goal: str
-    backwards: bool  # the arrow's head is at its beginning
+    backwards: bool  # the arrow points back
     probability: float | None  # None: known
 
 
 def draw_path(start: str, steps: Sequence[Step]) -> str:
-    """`start`, then each step, from left to right. Colours follow the page, light or dark."""
+    """Draw the path from left to right. Colours follow the page, light or dark."""
     parts, x = [], 1.0
     box, x = _box(start, x)
     parts.append(box)
@@ -78,7 +75,7 @@ def _arrow(step: Step, x: float) -> tuple[str, float]:
 
 
 def rounded(value: float, digits: int = 2) -> str:
-    """`0.82`; what is small is not called nothing: `<0.01`."""
+    """`0.82`, and `<0.01` instead of a rounded zero."""
     least = 10.0**-digits
     return f"{value:.{digits}f}" if value >= least / 2 else f"<{least:.{digits}f}"
 
@@ -88,12 +85,12 @@ def _short(name: str) -> str:
 
 
 def _width(text: str, size: int) -> float:
-    """Of a text in a wide sans-serif, about; who draws has fonts that we do not know."""
+    """Approximate width in a wide sans-serif font; the viewer's fonts are unknown."""
     return size * sum(_share(letter) for letter in text)
 
 
 def _share(letter: str) -> float:
-    """A letter's width as a share of its height."""
+    """Width of a letter relative to its height."""
     if letter in "MWmw@%…" or east_asian_width(letter) in "WF":
         return 1.0
     if letter in "ijlIrtf.,:;'|!()[] /-":

@@ -1,8 +1,7 @@
-"""The product's heart: `Reasoner.load(run).answer("Austria", "official language")`, answers with their evidence.
+"""Answers questions: labels in, ranked answers with evidence out.
 
-Turns labels into ids, and paths of ids into edges that a person can read: known or inferred, along which rule. How
-the search works is in `beam`, what makes evidence good in `evidence`. If the run has a fusion, answers are ranked
-by all evidence, and are told how sure they are; else, or if asked to, by their paths as in the paper.
+If the run has a fusion, answers are ranked by all evidence and have a confidence; otherwise, or on request, they
+are ranked by their paths, as in the paper. The search is in `search`, the ranking by all evidence in `ranking`.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 
-from squire.core.relations import inverse, is_inverse
+from squire.core.relations import is_inverse
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -44,28 +43,29 @@ from squire.search.options import Aggregate, DecodingOptions
 from squire.search.trained import TrainedModel
 
 RankedBy = Literal["paths", "fused"]
-Query = tuple[int, int]  # entity, edge relation
-PathsTo = tuple[Evidence, tuple[Evidence, ...], int, float]  # the best, further ones, how many, share of the edge
-LOOKED_THROUGH = 5  # times as many answers as wanted, where only grounded ones are
+Query = tuple[int, int]  # entity, edge type
+PathsTo = tuple[Evidence, tuple[Evidence, ...], int, float]  # best, further, count, share of the queried edge
+CANDIDATES_PER_ANSWER = 5  # examined if only grounded answers are wanted
 
 
 class Reasoner:
-    """A trained run, ready to answer."""
+    """A run that is loaded and ready to answer."""
 
-    def __init__(self, run: TrainedModel, fusion: Fusion | None = None) -> None:
-        self.run, self.graph, self.labels, self.fusion = run, run.graph, run.graph.labels, fusion
-        self._book = RuleLookup(run.rules)
+    def __init__(self, trained: TrainedModel, fusion: Fusion | None = None) -> None:
+        self.trained, self.fusion = trained, fusion
+        self.graph, self.labels = trained.graph, trained.graph.labels
+        self._rules = RuleLookup(trained.rules)
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
-        """The best model of a run folder, and its fusion if there is one."""
-        run = TrainedModel.load(Path(folder), device)
-        fused = has_fusion(run.folder)
-        return cls(run, load_fusion(run.folder, run.graph, [PathScorer(run)]) if fused else None)
+        """Load the best model of a run folder, and its fusion if there is one."""
+        trained = TrainedModel.load(Path(folder), device)
+        scorers, fused = [PathScorer(trained)], has_fusion(trained.folder)
+        return cls(trained, load_fusion(trained.folder, trained.graph, scorers) if fused else None)
 
     @cached_property
     def _closed_rules(self) -> ClosedIndex:
-        return ClosedIndex.from_rules(self.run.rules)
+        return ClosedIndex.from_rules(self.trained.rules)
 
     def answer(
         self,
@@ -82,8 +82,8 @@ class Reasoner:
     ) -> Answers:
         """The k best answers to (head, relation, ?), or to (?, relation, tail) if `head` is None.
 
-        grounded: walk edges of the graph only; include_known: also give answers that are facts of the graph;
-        ranking: by all evidence, which is the default if the run has a fusion, or by the paths alone.
+        grounded: use known edges only. include_known: also list answers that are facts already. ranking: "fused",
+        the default if the run has a fusion, or "paths".
         """
         query = self.query(head, relation, tail)
         decoding = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
@@ -92,23 +92,25 @@ class Reasoner:
         return answers
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
-        """The ids of a question: an entity and an edge relation, inverse if heads are asked for."""
+        """The ids of a question: an entity and an edge type, inverse to ask for heads."""
+        for name, label in (("head", head), ("relation", relation), ("tail", tail)):
+            if not isinstance(label, str | None) or (name == "relation" and label is None):
+                raise SettingError(f"{name}={label!r}: expected a label, as text.")
         if (head is None) == (tail is None):
-            raise SettingError("ask for the head or for the tail: give the other one, and the relation.")
-        asked = self.labels.relation_id(relation)
+            raise SettingError("give either head or tail; the other one is asked for.")
         if head is not None:
-            return self.labels.entity_id(head), asked
+            return self.labels.entity_id(head), self.labels.relation_id(relation)
         assert tail is not None
-        return self.labels.entity_id(tail), inverse(asked, self.graph.num_relations)
+        return self.labels.entity_id(tail), self.labels.relation_id(relation) + self.graph.num_relations
 
     def decoding(
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
     ) -> DecodingOptions:
-        """The recipe's way to search, with these changes."""
-        known = self.run.known_edges
+        """The recipe's search settings, with these changes."""
+        known = self.trained.known_edges
         constraint = known if grounded else None
         return DecodingOptions.from_recipe(
-            self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint
+            self.trained.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint
         )
 
     def stream(
@@ -120,7 +122,7 @@ class Reasoner:
         include_known: bool = False,
         ranking: RankedBy | None = None,
     ) -> Iterator[Answers]:
-        """The answers to many questions, in order.  queries: (query, 2) head and edge relation"""
+        """The answers to many questions, in order.  queries: (query, 2) head and edge type"""
         origin = self._origin(decoding, ranking)
         without = None if include_known else self.graph.train
         found = self.answers(queries, decoding, k=k, without=without, ranking=ranking)
@@ -137,42 +139,40 @@ class Reasoner:
         ranking: RankedBy | None = None,
         min_confidence: float = 0.0,
     ) -> Iterator[list[tuple[int, Answer]]]:
-        """The same as lists of entities with what is to be said of them; `without` holds facts to be left out."""
+        """The answers to many questions with their entities; `without` holds facts to leave out."""
         if k < 1:
-            raise SettingError(f"-k {k}: expected 1 or more.")
+            raise SettingError(f"k={k}: expected 1 or more.")
         if fusion := self._fusion(ranking):
             return self._by_fusion(fusion, queries, decoding, k, without, min_confidence)
         return self._by_paths(queries, decoding, k, without)
 
     def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
-        """What to rank by; None for the paths."""
+        """The fusion to rank by, or None to rank by paths."""
+        if ranking not in (None, *get_args(RankedBy)):
+            raise SettingError(f"ranking={ranking!r}: expected {' or '.join(get_args(RankedBy))}.")
         if ranking == "fused" and not self.fusion:
-            folder = self.run.folder
-            raise SettingError(
-                f"{folder}: no fusion here. To do: make one with 'squire fuse GRAPH --out {folder}'."
-            )
+            folder = self.trained.folder
+            raise SettingError(f"{folder}: no fusion here. Run `squire fuse {folder}` first.")
         return None if ranking == "paths" else self.fusion
 
     def confidence_for(self, precision: float, ranking: RankedBy | None = None) -> float:
-        """How sure to be, so that this share of the answers was true on valid."""
+        """The least confidence with which this share of the answers was true on valid."""
         fusion = self._fusion(ranking)
         if not fusion:
-            folder = self.run.folder
+            folder = self.trained.folder
             raise SettingError(
-                f"--precision {precision:g}: {folder} ranks by paths, which do not say how sure they are. To do: "
-                f"'squire fuse GRAPH --out {folder}'."
+                f"precision={precision:g}: answers ranked by paths have no confidence. "
+                f"Run `squire fuse {folder}` first."
             )
         least = fusion.calibration.threshold_for(precision)
         if least is None:
-            raise SettingError(
-                f"--precision {precision:g}: no answers were so often true on valid. To do: ask for less."
-            )
+            raise SettingError(f"precision={precision:g}: no answers were true that often on valid. Ask for less.")
         return least
 
     def _origin(self, decoding: DecodingOptions, ranking: RankedBy | None) -> Origin:
-        run, constraint = self.run, decoding.constraint.name if decoding.constraint else ""
+        constraint = decoding.constraint.name if decoding.constraint else ""
         return Origin(
-            str(run.folder), run.step, self.graph.name,
+            str(self.trained.folder), self.trained.step, self.graph.name,
             decoding.beam, decoding.hops, decoding.aggregate, decoding.prune, decoding.known_share,
             decoding.edge_ends, constraint, __version__,
             "fused" if self._fusion(ranking) else "paths",
@@ -188,7 +188,7 @@ class Reasoner:
     def _by_paths(
         self, queries: Ids, decoding: DecodingOptions, k: int, without: Adjacency | None
     ) -> Iterator[list[tuple[int, Answer]]]:
-        """As the search ranks them."""
+        """Answers as the search ranks them."""
         for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, decoding), strict=True):
             own, facts = ranked.rows(number), set(self.graph.train.tails_of(*query).tolist())
             hidden = set(without.tails_of(*query).tolist()) if without else ()
@@ -201,8 +201,8 @@ class Reasoner:
             yield answers
 
     def _searched(self, queries: Ids, decoding: DecodingOptions) -> Iterator[tuple[PathRanking, int]]:
-        """What the search found for each question: a block, and the question's number in it."""
-        for ranked in decode(self.run.decoder, queries, decoding):
+        """The search result of each question: a block, and the question's number in it."""
+        for ranked in decode(self.trained.decoder, queries, decoding):
             yield from ((ranked, number) for number in range(len(ranked)))
 
     def _paths(self, query: Query, ranked: PathRanking, index: int) -> PathsTo:
@@ -221,11 +221,11 @@ class Reasoner:
         without: Adjacency | None,
         min_confidence: float,
     ) -> Iterator[list[tuple[int, Answer]]]:
-        """As the fusion ranks them. Paths are searched for only where there is something to say."""
+        """Answers as the fusion ranks them. Paths are searched only for questions with answers."""
         first = 0
         for judged in fusion.rank(queries, threads=1):
             asked = queries[first : first + len(judged.lists)]
-            most = k * (LOOKED_THROUGH if decoding.constraint else 1)
+            most = k * (CANDIDATES_PER_ANSWER if decoding.constraint else 1)
             chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
             facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
             worth = np.flatnonzero([len(some) + len(own) > 0 for some, own in zip(chosen, facts, strict=True)])
@@ -244,14 +244,14 @@ class Reasoner:
     def _weighed(
         self, fusion: Fusion, judged: FusedRanking, facts: list[int], chosen: Offsets, paths: dict[int, PathsTo]
     ) -> list[tuple[int, Answer]]:
-        """Facts, then the chosen candidates, each with what it rests on; those that have paths."""
+        """Facts, then the chosen candidates that have paths, with their sources."""
         answers = [
-            (fact, Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph itself"))
+            (fact, Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph"))
             for fact in facts
             if fact in paths
         ]
         shares = fusion.contributions(judged.lists.take(np.sort(chosen)))
-        place = np.argsort(np.argsort(chosen))  # of each among the sorted ones
+        place = np.argsort(np.argsort(chosen))  # of each among the sorted candidates
         for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
             entity = int(judged.lists.candidates[at])
             if entity in paths:
@@ -267,13 +267,13 @@ class Reasoner:
     def _paths_to(
         self, query: Query, ranked: PathRanking, number: int, answers: Sequence[int], decoding: DecodingOptions
     ) -> dict[int, PathsTo]:
-        """Paths to answers that the search need not have found.
+        """Paths to the answers, whether or not the search found them.
 
-        Where it found nothing but the queried edge, known paths are looked for, then paths with one inferred edge.
-        If there are none, the edge itself is all there is; but not where only given edges may be walked.
+        Where the search found only the queried edge, known paths are looked for, then paths with one inferred
+        edge. If there are none, the queried edge itself is shown, unless only known edges are allowed.
         """
         found = self._reached(query, ranked, number, answers)
-        for look in (partial(connect, self.run, self._closed_rules), partial(complete, self.run)):
+        for look in (partial(connect, self.trained, self._closed_rules), partial(complete, self.trained)):
             bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
             more = look(query, bare, decoding) if bare else None
             for entity, (best, further, count, _) in self._reached(query, more, 0, bare).items() if more else ():
@@ -293,14 +293,14 @@ class Reasoner:
         return {int(ranked.entity[i]): self._paths(query, ranked, i) for i in places.tolist()}
 
     def _bare_edge(self, query: Query, entity: int) -> Evidence:
-        """Nothing but the queried edge, which the search has not found worth following."""
+        """The queried edge itself, which the search did not follow."""
         edge = self._edge([query[0], query[1], entity], False, 0.0)
         return Evidence((edge,), GRADES[2], 0.0, 0.0, None)
 
-    # ------------------------------------------------------------------------------------------------ in words
+    # ------------------------------------------------------------------------------------------------ labels
 
     def evidence(self, query: Query, ranked: PathRanking, paths: slice) -> list[Evidence]:
-        """Some paths of one question, in words."""
+        """Some paths of one question, with labels."""
         path_ids, hops, tokens = ranked.paths[paths], ranked.hops[paths], ranked.token_log_probability[paths]
         heads = np.full(len(path_ids), query[0])
         known = known_edges(self.graph.train, heads, path_ids)
@@ -326,7 +326,7 @@ class Reasoner:
         return Edge(*ends, backwards, is_fact, probability)
 
     def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
-        rules, rule = self.run.rules, self._book.follows(relation, path)
+        rules, rule = self.trained.rules, self._rules.follows(relation, path)
         if rule is None:
             return None
         text = readable(rules, rule, self.labels)

@@ -49,7 +49,7 @@ from squire.studies.reports import (
     with_interval,
 )
 from squire.training.preparation import prepare
-from squire.training.trainer import Moment, Trainer, Watch
+from squire.training.trainer import OnStep, Trainer, TrainingState
 
 Budget = Literal["steps", "epochs"]
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
@@ -167,7 +167,7 @@ class Ablation:
                 def show(stage: str, done: int, total: int | None, name: str = variant.name) -> None:
                     progress(f"{name}: {stage}", done, total)
 
-                def watch(now: Moment, name: str = variant.name) -> None:
+                def watch(now: TrainingState, name: str = variant.name) -> None:
                     mrr = "" if now.valid_mrr is None else f", MRR {now.valid_mrr:.3f}"
                     title = f"{name}: epoch {now.epoch + 1}, loss {now.loss:.3f}{mrr}"
                     progress(title, now.step, now.total_steps)
@@ -192,7 +192,7 @@ class Ablation:
         self,
         variant: Variant,
         trainer: Trainer,
-        watch: Watch,
+        watch: OnStep,
         minutes: float | None = None,
         progress: Progress = no_progress,
     ) -> TrainingProgress:

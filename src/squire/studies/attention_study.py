@@ -31,8 +31,8 @@ def attention(
     layer: a number from 1; all layers by default. attention_head: a number from 1; the mean over heads by default.
     """
     reasoner = Reasoner.load(run)
-    layers = _chosen("layer", layer, len(reasoner.run.model.layers))
-    heads = _chosen("attention_head", attention_head, reasoner.run.recipe.model.heads)
+    layers = _chosen("layer", layer, len(reasoner.trained.model.layers))
+    heads = _chosen("attention_head", attention_head, reasoner.trained.recipe.model.heads)
     found = attention_of(reasoner, reasoner.query(head, relation, tail), answer, beam)
     shown = "mean over heads" if attention_head is None else f"head {attention_head}"
     titles = [f"layer {number + 1}, {shown}" for number in layers]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from squire.training.trainer import Moment
+    from squire.training.trainer import TrainingState
 
 STATUS = Path("/proc/self/status")
 
@@ -50,7 +50,7 @@ class Pace:
         self._ended: dict[int, list[Seconds]] = defaultdict(list)  # by epoch: when its steps ended
         self._nodes_per_second: list[float] = []
 
-    def record(self, now: Moment) -> None:
+    def record(self, now: TrainingState) -> None:
         self._ended[now.epoch].append(Seconds.now())
         self._nodes_per_second.append(now.nodes_per_second)
 

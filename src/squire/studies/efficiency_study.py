@@ -41,8 +41,8 @@ from squire.studies.costs import Pace, Seconds, machine, peak_mb
 from squire.studies.graphs import SMALLEST, GraphSource, open_graph, sample_graph, synthetic_graph
 from squire.studies.journal import Journal, flat_settings, graph_digest
 from squire.studies.reports import FREQUENCY, Report, code, draw_efficiency, escape, metric_cells, table
-from squire.training.preparation import find_paths, find_rules, plant
-from squire.training.trainer import Moment, Trainer
+from squire.training.preparation import find_paths, find_rules, save_tries
+from squire.training.trainer import Trainer, TrainingState
 
 JOURNAL = "efficiency.jsonl"
 SYNTHETIC = "synthetic"
@@ -189,7 +189,7 @@ class Measurement:
         times.append(Seconds.now())
         paths = find_paths(graph, recipe, rules, progress)
         times.append(Seconds.now())
-        tries = plant(paths, self.folder)
+        tries = save_tries(paths, self.folder)
         times.append(Seconds.now())
         took = zip((MINING, SAMPLING, TREES), (after - before for before, after in pairwise(times)), strict=True)
         weight = int(paths.weight.sum(dtype="int64"))
@@ -207,7 +207,7 @@ class Measurement:
             trainer.resume()
         pace, steps_per_epoch = Pace(), trainer.batches.num_batches(0)
 
-        def watch(now: Moment) -> None:
+        def watch(now: TrainingState) -> None:
             pace.record(now)
             progress("training", now.step, now.total_steps)
 

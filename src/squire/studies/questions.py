@@ -130,7 +130,7 @@ def _search(
     from squire.search.decoding import decode
 
     labels, done = reasoner.labels, 0
-    for block in decode(reasoner.run.decoder, queries[:, :2], decoding):
+    for block in decode(reasoner.trained.decoder, queries[:, :2], decoding):
         own = queries[done : done + len(block)]
         done += len(block)
         for number, rank in enumerate(ranks_of(block, own, query_set.filter)):

@@ -1,11 +1,10 @@
-"""Iterative training (§3.4, Algorithm 1, lines 6 to 15): paths that begin as the model would, led on to the tail.
+"""Iterative training (§3.4, Algorithm 1, lines 6 to 15): new paths that start as the model would and lead to the
+tail.
 
-The only place where beam search meets path search. Queries are searched in blocks, once for all facts that share
-one, and each block leaves a file; so a killed run goes on with the block that it was at, and several processes
-share the blocks out. What is drawn depends on seed, iteration and block alone, and on the weights, which rest
-meanwhile. The leader then completes the paths and plants them among the trees of before.
-
-Knows neither steps nor learning rates: when to gather, and what to do with the trees, is the trainer's business.
+Queries are searched in blocks, once for all facts that share a query, and each block is written to a file. So a
+killed run continues at the same block, and several processes can share the blocks. What is drawn depends on
+seed, iteration, block and weights, which do not change meanwhile. The leader then completes the paths and adds
+them to the prefix trees.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from squire.core.progress import Progress
 from squire.core.run_files import iteration_folder, tries_file
 from squire.core.team import Team
 from squire.core.tensors import TensorFormat, load_tensors, save_tensors
@@ -32,10 +32,10 @@ from squire.paths.sampling import continue_paths, sample_paths
 from squire.paths.tries import Tries, add_paths
 from squire.search.beam import search
 from squire.search.options import DecodingOptions
-from squire.training.preparation import Stage, rules_of
+from squire.training.preparation import rules_of
 
-BLOCK = 512  # queries in a file: some seconds of work, so that a kill loses no more
-HYPOTHESES_AT_ONCE = 2048  # of the queries that are searched together, as in `decode`
+BLOCK = 512  # queries per file: some seconds of work
+HYPOTHESES_AT_ONCE = 2048  # in one beam search, as in `decode`
 
 PREFIXES = TensorFormat(
     "prefixes", "file of path prefixes", 1, DataError, "Remove it and resume the run.", verify=True
@@ -44,7 +44,7 @@ PREFIXES = TensorFormat(
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """The facts of train and their inverses, those of one query (h, r) side by side."""
+    """The facts of train and their inverses, grouped by query (h, r)."""
 
     triples: Ids  # (fact, 3), sorted
     queries: Ids  # (query, 2): head, edge relation; sorted, distinct
@@ -60,14 +60,14 @@ class Facts:
         return cls(triples, triples[first, :2], np.append(first, len(triples)))
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Bounds of runs of queries."""
+        """The bounds of blocks of queries."""
         size = len(self.queries)
         return [(first, min(first + BLOCK, size)) for first in range(0, size, BLOCK)]
 
 
 @dataclass(frozen=True, eq=False)
-class Gathering:
-    """The k-th iteration's new paths, in the making."""
+class PathCollection:
+    """Collects the new paths of the k-th iteration."""
 
     graph: Graph
     recipe: Recipe
@@ -80,13 +80,13 @@ class Gathering:
         return iteration_folder(self.run, self.iteration)
 
     def _seeds(self, *of: int) -> np.random.SeedSequence:
-        """Apart from those that order and mask batches, which are no spawned ones."""
+        """Seeds other than those that order and mask batches, which are not spawned."""
         return np.random.SeedSequence(self.recipe.train.seed, spawn_key=(self.iteration, *of))
 
-    def make(self, model: Transformer, stage: Stage, should_stop: Callable[[], bool]) -> bool:
-        """The prefix trees of all paths, old and new, into the run. Gives False if it had to stop before.
+    def collect(self, model: Transformer, progress: Progress, should_stop: Callable[[], bool]) -> bool:
+        """Write the prefix trees of all paths, old and new. Returns False if stopped before.
 
-        All processes call it, and `should_stop` is where they meet.
+        All processes call it; `should_stop` synchronises them.
         """
         if self.team.any(tries_file(self.run, self.iteration).exists()):
             return True
@@ -96,49 +96,49 @@ class Gathering:
         for done in range(0, len(blocks), self.team.size):
             if should_stop():
                 return False
-            stage(f"iteration {self.iteration}, first hops", blocks[done][0], len(facts.queries))
+            progress(f"iteration {self.iteration}, first hops", blocks[done][0], len(facts.queries))
             for block in blocks[done + self.team.rank :][:1]:
-                self._leave_prefixes(model, facts, *block)
-        if should_stop():  # whoever has come here has left all its files
+                self._write_prefixes(model, facts, *block)
+        if should_stop():  # after this all processes have written their files
             return False
         with self.team.leader_first():
             if self.team.leads:
-                self._join(facts, stage)
+                self._join(facts, progress)
         return True
 
     # --------------------------------------------------------------------------------------- line 8: τ₁
 
-    def _leave_prefixes(self, model: Transformer, facts: Facts, first: int, last: int) -> None:
-        """Those of one block in a file, if it is not there yet."""
+    def _write_prefixes(self, model: Transformer, facts: Facts, first: int, last: int) -> None:
+        """Write the prefixes of one block, unless the file exists."""
         file = self._part(first, last)
         if not file.exists():
             prefixes = self.draw_prefixes(model, facts, first, last)
             save_tensors(file, PREFIXES, {"prefixes": prefixes}, {})
 
     def _part(self, first: int, last: int) -> Path:
-        """Its name says which queries: blocks of another size are other files."""
+        """The file of a block; its name holds the bounds, so blocks of another size are other files."""
         return self.folder / f"prefixes-{first}-{last}.safetensors"
 
     def draw_prefixes(self, model: Transformer, facts: Facts, first: int, last: int) -> Ids:
-        """The first k − 1 hops for each path of the facts of these queries.  -> (fact, path, 2 · (k − 1))
+        """Draw the first k − 1 hops of each path of these queries' facts.  -> (fact, path, 2 · (k − 1))
 
-        The beam search's hypotheses of so many hops, drawn by their probabilities: how the model begins, whether
-        or not it would end there. Where it has none there is none: a row of NONE.
+        Hypotheses of that length are drawn by their probability, without that of ending there. A query without
+        hypotheses gets rows of NONE.
         """
         train, hops = self.recipe.train, self.iteration - 1
         offsets = facts.offsets[first : last + 1] - facts.offsets[first]
         rng = np.random.default_rng(self._seeds(first))
         uniform = rng.random((offsets[-1], train.iterate_paths))
-        steps, device = TransformerDecoder(model), model.embedding.weight.device
+        decoder, device = TransformerDecoder(model), model.embedding.weight.device
         drawn = np.full((*uniform.shape, 2 * hops), NONE, np.int32)
         decoding = DecodingOptions(beam=train.iterate_beam, hops=hops)
         at_once = max(1, HYPOTHESES_AT_ONCE // train.iterate_beam)
         for low in range(0, last - first, at_once):
             high = min(low + at_once, last - first)
-            asked = torch.from_numpy(facts.queries[first + low : first + high].astype(np.int64)).to(device)
-            found = search(steps, asked[:, 0], asked[:, 1], decoding)
+            queries = torch.from_numpy(facts.queries[first + low : first + high].astype(np.int64)).to(device)
+            found = search(decoder, queries[:, 0], queries[:, 1], decoding)
             far = found.hops == hops
-            log_probability = found.token_log_probability[far, :-1].double().sum(1)  # not that of ending there
+            log_probability = found.token_log_probability[far, :-1].double().sum(1)  # without the end
             own = slice(offsets[low], offsets[high])
             query = np.repeat(np.arange(high - low), np.diff(offsets[low : high + 1]))  # (fact)
             at = draw(found.query[far].cpu().numpy(), log_probability.cpu().numpy(), query, uniform[own])
@@ -148,35 +148,35 @@ class Gathering:
 
     # --------------------------------------------------------------------------------------- lines 9 to 14
 
-    def _join(self, facts: Facts, stage: Stage) -> None:
-        """All prefixes to whole paths, and these to the trees of before."""
+    def _join(self, facts: Facts, progress: Progress) -> None:
+        """Complete all prefixes, and add the paths to the previous iteration's trees."""
         parts = [load_tensors(self._part(*block), PREFIXES).arrays["prefixes"] for block in facts.blocks()]
-        paths = self.complete(facts.triples, np.concatenate(parts), stage)
+        paths = self.complete(facts.triples, np.concatenate(parts), progress)
         tries = add_paths(Tries.load(tries_file(self.run, self.iteration - 1)), paths)
         tries.save(tries_file(self.run, self.iteration))
 
-    def complete(self, triples: Ids, prefixes: Ids, stage: Stage) -> Paths:
-        """Each prefix led on to its tail (line 9), or a whole path found afresh where that cannot be (line 13).
+    def complete(self, triples: Ids, prefixes: Ids, progress: Progress) -> Paths:
+        """Continue each prefix to its tail (line 9), or sample a new path where that is impossible (line 13).
 
-        Afresh as many are found as each fact gets at all; of these, the path that a prefix was drawn for takes the
-        one of its number. So a fact whose prefixes all fail has paths like those of the first iteration.
+        New paths are sampled for every path of such a fact, and the i-th replaces the i-th prefix. So a fact whose
+        prefixes all fail has paths like those of the first iteration.
 
-        triples: (fact, 3); prefixes: (fact, path, 2 · (k − 1)) -> a row for each prefix, with a path or without,
+        triples: (fact, 3); prefixes: (fact, path, 2 · (k − 1)) -> a row for each prefix, with or without a path,
         then one for each fact that lacks some
         """
         each = prefixes.shape[1]
         rows = prefixes.reshape(len(triples) * each, -1)
         seeds = self._seeds().generate_state(2, np.uint64)
         begun = np.flatnonzero(rows[:, 0] != NONE)
-        continued = self._continued(triples[begun // each], rows[begun], int(seeds[0]), stage)
+        continued = self._continued(triples[begun // each], rows[begun], int(seeds[0]), progress)
         is_left = np.ones((len(triples), each), bool)
         is_left.reshape(-1)[begun[continued.row]] = False
         lacking = is_left.any(axis=1)
-        afresh = self._afresh(triples[lacking], each, int(seeds[1]), stage)
-        return Paths.concatenate([continued, _taken(afresh, is_left[lacking])])
+        sampled = self._sampled(triples[lacking], each, int(seeds[1]), progress)
+        return Paths.concatenate([continued, _taken(sampled, is_left[lacking])])
 
-    def _continued(self, queries: Ids, prefixes: Ids, seed: int, stage: Stage) -> Paths:
-        """Line 9: at most N − k + 1 hops more, so N in all."""
+    def _continued(self, queries: Ids, prefixes: Ids, seed: int, progress: Progress) -> Paths:
+        """Line 9: at most N − k + 1 further hops, N in all."""
         return continue_paths(
             self.graph.train,
             queries,
@@ -184,11 +184,11 @@ class Gathering:
             prefixes[:, 1::2],
             hops=self.recipe.paths.hops,
             seed=seed,
-            progress=lambda done, total: stage(f"iteration {self.iteration}, ways on", done, total),
+            progress=lambda done, total: progress(f"iteration {self.iteration}, continuing paths", done, total),
         )
 
-    def _afresh(self, queries: Ids, each: int, seed: int, stage: Stage) -> Paths:
-        """Line 13, like the first paths of all: along the run's rules first (§3.3)."""
+    def _sampled(self, queries: Ids, each: int, seed: int, progress: Progress) -> Paths:
+        """Line 13: sampled as in the first iteration, along the run's rules first (§3.3)."""
         return sample_paths(
             self.graph.train,
             queries,
@@ -196,7 +196,7 @@ class Gathering:
             hops=self.recipe.paths.hops,
             per_triple=each,
             seed=seed,
-            progress=lambda done, total: stage(f"iteration {self.iteration}, paths afresh", done, total),
+            progress=lambda done, total: progress(f"iteration {self.iteration}, sampling paths", done, total),
         )
 
 
@@ -206,7 +206,7 @@ def draw(
     query: Offsets,  # (fact)
     uniform: npt.NDArray[np.float64],  # (fact, path): numbers in [0, 1)
 ) -> Offsets:
-    """Hypotheses of each fact's query, by probability among these; NONE where a query has none.  (fact, path)"""
+    """Draw hypotheses of each fact's query by their probability; NONE where a query has none.  (fact, path)"""
     if not len(owner):
         return np.full(uniform.shape, NONE)
     first, last = np.searchsorted(owner, query), np.searchsorted(owner, query, side="right")
@@ -216,12 +216,12 @@ def draw(
     total = np.append(0.0, np.cumsum(np.exp(log_probability - np.repeat(best, sizes))))
     wanted = total[first, None] + uniform * (total[last] - total[first])[:, None]
     at = np.searchsorted(total[1:], wanted, side="right")
-    # A sum may round up to the next query's.
+    # Rounding may reach into the next query's.
     return np.where((first < last)[:, None], np.clip(at, first[:, None], last[:, None] - 1), NONE)
 
 
 def _taken(paths: Paths, is_taken: npt.NDArray[np.bool_]) -> Paths:
-    """Of paths that were drawn so often for each row, these draws.  is_taken: (row, draw)"""
+    """The chosen draws of each row.  is_taken: (row, draw)"""
     drawn = np.repeat(np.arange(len(paths)), paths.weight)  # row by row, the same number each
     weight = np.bincount(drawn[is_taken.reshape(-1)], minlength=len(paths)).astype(np.int32)
     kept = np.flatnonzero(weight)

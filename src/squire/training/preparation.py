@@ -1,13 +1,13 @@
-"""From a graph to what training reads: rules mined, paths sampled, prefix trees built, all kept in the run folder.
+"""From a graph to training data: rules mined, paths sampled, prefix trees built, all kept in the run folder.
 
-A second call finds what the first has made, so that a resumed run starts at once and from the same paths.
+Whatever is in the folder already is not made again, so a resumed run trains on the same paths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+from squire.core.progress import Progress
 from squire.core.relations import both_directions
 from squire.core.run_files import RULES, TRIES
 from squire.graph.graph import Graph
@@ -19,30 +19,29 @@ from squire.rules.anyburl import read_rules, write_rules
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import ClosedIndex, Rules
 
-Stage = Callable[[str, int, int], None]  # what, done, of how many
 
-
-def prepare(graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file: Path | None = None) -> Tries:
-    """The prefix trees of all train facts and their inverses; rules from a file, or mined."""
+def prepare(graph: Graph, recipe: Recipe, folder: Path, progress: Progress, rules: Rules | None = None) -> Tries:
+    """The prefix trees of all train facts and their inverses. Rules are mined unless given."""
     if (folder / TRIES).exists():
         return Tries.load(folder / TRIES)
-    paths = find_paths(graph, recipe, find_rules(graph, recipe, folder, stage, rules_file), stage)
-    return plant(paths, folder)
+    paths = find_paths(graph, recipe, find_rules(graph, recipe, folder, progress, rules), progress)
+    return save_tries(paths, folder)
 
 
 def find_rules(
-    graph: Graph, recipe: Recipe, folder: Path, stage: Stage, rules_file: Path | None = None
+    graph: Graph, recipe: Recipe, folder: Path, progress: Progress, rules: Rules | None = None
 ) -> ClosedIndex | None:
-    """The rules that paths should follow, if any; all of them go into the run folder."""
+    """The closed rules that guide path sampling, if the recipe uses rules; saved in the run folder."""
     if not recipe.paths.rules:
         return None
-    rules = read_rules(rules_file, graph.labels).rules if rules_file else _mine(graph, stage)
+    if rules is None:
+        rules = _mine(graph, progress)
     write_rules(rules, graph.labels, folder / RULES)
-    return _walked(rules, recipe)
+    return _confident(rules, recipe)
 
 
-def find_paths(graph: Graph, recipe: Recipe, rules: ClosedIndex | None, stage: Stage) -> Paths:
-    """The recipe's paths of all train facts and their inverses."""
+def find_paths(graph: Graph, recipe: Recipe, rules: ClosedIndex | None, progress: Progress) -> Paths:
+    """Sample the recipe's paths for all train facts and their inverses."""
     return sample_paths(
         graph.train,
         both_directions(graph.train.triples, graph.num_relations),
@@ -51,29 +50,29 @@ def find_paths(graph: Graph, recipe: Recipe, rules: ClosedIndex | None, stage: S
         per_triple=recipe.paths.per_triple,
         edge_weight=recipe.paths.edge_weight,
         seed=recipe.train.seed,
-        progress=lambda done, total: stage("sampling paths", done, total),
+        progress=lambda done, total: progress("sampling paths", done, total),
     )
 
 
-def plant(paths: Paths, folder: Path) -> Tries:
-    """Their prefix trees, kept in the run folder."""
+def save_tries(paths: Paths, folder: Path) -> Tries:
+    """Build the prefix trees of the paths, and keep them in the run folder."""
     tries = build_tries(paths)
     tries.save(folder / TRIES)
     return tries
 
 
 def rules_of(graph: Graph, recipe: Recipe, folder: Path) -> ClosedIndex | None:
-    """The rules that the paths of a prepared run follow, if any."""
-    return _walked(read_rules(folder / RULES, graph.labels).rules, recipe) if recipe.paths.rules else None
+    """The rules that guided the path sampling of a prepared run, if any."""
+    return _confident(read_rules(folder / RULES, graph.labels).rules, recipe) if recipe.paths.rules else None
 
 
-def _walked(rules: Rules, recipe: Recipe) -> ClosedIndex:
+def _confident(rules: Rules, recipe: Recipe) -> ClosedIndex:
     return ClosedIndex.from_rules(rules.take(rules.confidence >= recipe.paths.min_confidence))
 
 
-def _mine(graph: Graph, stage: Stage) -> Rules:
-    """Closed rules: paths cannot walk along others."""
-    mined = mine_rules(graph.train, MiningOptions(constants=False), stage)
-    if not mined.complete:  # half the rules would be other paths than a resumed run finds
+def _mine(graph: Graph, progress: Progress) -> Rules:
+    """Mine closed rules only; paths cannot follow others."""
+    mined = mine_rules(graph.train, MiningOptions(constants=False), progress)
+    if not mined.complete:  # with half of the rules, a resumed run would sample other paths
         raise KeyboardInterrupt
     return mined.rules

@@ -1,9 +1,9 @@
-"""Training: steps, checkpoints, watching valid. A run can be stopped at any moment and goes on as if it never was.
+"""The training loop: steps, checkpoints and validation. A run can be stopped and resumed at any step.
 
-The order of batches depends on seed, epoch and position alone, the learning rate on the step, dropout on seed,
-step and process; so a checkpoint of weights, optimizer and position is all that a run is, and another number of
-processes may go on with it. Each has the whole model and a share of every batch; the leader alone writes and
-validates. Iterative training is a row of such trainings, each on more paths than the one before (`iterate`).
+The order of batches depends on seed, epoch and position, the learning rate on the step, and dropout on seed,
+step and process. So a checkpoint holds weights, optimizer and position, and any number of processes can resume
+it. Each process has the whole model and a share of every batch; only the leader writes and validates. Iterative
+training is a sequence of such trainings, each on more paths than the one before (`iterative`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from squire.core.files import replacing
 from squire.core.processes import interruptions
-from squire.core.run_files import BEST, LAST, METRICS, START, TENSORBOARD, tries_file
+from squire.core.progress import Progress, no_progress
+from squire.core.run_files import BEST, LAST, METRICS, START, tries_file
 from squire.core.team import ALONE, Team
 from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint
 from squire.core.version import __version__
@@ -39,17 +40,15 @@ from squire.paths.tries import Tries
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import new_model
 from squire.training.checkpoints import load_optimizer, optimizer_tensors
-from squire.training.iterative import Gathering
-from squire.training.preparation import Stage
+from squire.training.iterative import PathCollection
 from squire.training.schedule import Phase, learning_rate, phases
-from squire.training.tensorboard import Curves
 
 SAVE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where training stands: what a display shows."""
+class TrainingState:
+    """How far training is, for a display."""
 
     step: int
     total_steps: int  # at the end of this iteration
@@ -60,12 +59,12 @@ class Moment:
     valid_mrr: float | None
 
 
-Watch = Callable[[Moment], None]
+OnStep = Callable[[TrainingState], None]
 
 
 @contextmanager
 def _no_denormals() -> Iterator[None]:
-    """Gradients of a large softmax underflow, and denormals are slow. A state of the processor, so put back."""
+    """Flush denormals to zero, since gradients of a large softmax underflow and denormals are slow."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -74,24 +73,24 @@ def _no_denormals() -> Iterator[None]:
 
 
 class _Loss(nn.Module):
-    """The loss of a batch as what a module does: the form in which processes share gradients."""
+    """The loss of a batch as a module, which DistributedDataParallel needs."""
 
     def __init__(self, model: Transformer, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: Batch) -> Tensor:
-        # bfloat16 halves what a GPU moves; a CPU without units for it would only lose digits.
+        # bfloat16 halves memory traffic on a GPU; most CPUs would only lose precision.
         on = batch.tokens.device.type
         with torch.autocast(on, torch.bfloat16, enabled=on == "cuda"):
             return self.model.loss(batch, self.smoothing)
 
 
 class Trainer:
-    """One run: a model, its optimizer, its data, and the folder that holds it all."""
+    """Trains the model of one run: model, optimizer, data and run folder."""
 
     def __init__(self, graph: Graph, recipe: Recipe, tries: Tries, folder: Path, team: Team = ALONE) -> None:
-        torch.manual_seed(recipe.train.seed)  # the first weights, the same in every process
+        torch.manual_seed(recipe.train.seed)  # initial weights, the same in every process
         self.graph, self.recipe, self.folder, self.team = graph, recipe, folder, team
         train = recipe.train
         self.model = new_model(graph, recipe).to(team.device)
@@ -102,13 +101,13 @@ class Trainer:
         self._negatives = NegativeSampler.from_adjacency(graph.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
-        self.interrupted = False  # by Ctrl-C, not by a time limit: whoever trains several runs in a row should end
+        self.interrupted = False  # by Ctrl-C rather than by the time limit
         self._mrr: float | None = None
         self.phases = phases(recipe)
         self._begin(self.phases[0], tries)
 
     def _begin(self, phase: Phase, tries: Tries) -> None:
-        """Train on these trees from here on; here may be anywhere in the phase."""
+        """Train on these trees from the current position on."""
         train = self.recipe.train
         masking = Masking(train.mask_probability, train.mask_with == "random")
         self.phase = phase
@@ -118,7 +117,7 @@ class Trainer:
         self.total_steps = self.first_step + sum(steps)
 
     def save(self, name: str = LAST, folder: Path | None = None) -> None:
-        """Everything that the run is, at this moment."""
+        """Write a checkpoint of the current state."""
         if not self.team.leads:
             return
         parts = {
@@ -145,7 +144,7 @@ class Trainer:
         }
 
     def resume(self) -> TensorFile:
-        """Go back to the last checkpoint, or to the one before it if that is damaged (then it has a warning)."""
+        """Load the last checkpoint, or the previous one, with a warning, if it is damaged."""
         checkpoint = load_checkpoint(self.folder, LAST, fallback=True)
         self._restore(checkpoint)
         if self.team.leads:
@@ -162,59 +161,58 @@ class Trainer:
         self.step, self.epoch, self.position = (checkpoint.state[key] for key in ("step", "epoch", "position"))
         self._mrr, self.best_mrr = checkpoint.state["valid_mrr"], checkpoint.state["best_mrr"]
 
-    def fit(self, watch: Watch, minutes: float | None = None, stage: Stage = lambda *_: None) -> bool:
-        """Train to the end, for so many minutes, or until Ctrl-C; saved in any case. Gives whether it is done.
+    def fit(self, on_step: OnStep, minutes: float | None = None, progress: Progress = no_progress) -> bool:
+        """Train to the end, for some minutes, or until Ctrl-C, and save. Returns whether training is finished.
 
-        In a team all stop when one is asked to; `watch` is told of the leader's moments only, `stage` of how far
-        the gathering of new paths is.
+        If one process has to stop, all do. `on_step` is called in the leader only; `progress` shows how far the
+        collection of new paths is.
         """
         ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
         if self.step == 0:
             self.save()
-        board = Curves(self.folder / TENSORBOARD, self.step, wanted=self.team.leads)
-        # torchrun passes Ctrl-C on to processes that the terminal has told already: they may hear it twice.
-        with interruptions(patient=self.team.launched) as interrupted, board as curves, _no_denormals():
+        # torchrun forwards Ctrl-C to processes that already got it from the terminal, so it may arrive twice.
+        with interruptions(patient=self.team.launched) as interrupted, _no_denormals():
 
             def should_stop() -> bool:
                 return self.team.any(bool(interrupted) or time.monotonic() >= ends)
 
             while self.epoch < self.phases[-1].last_epoch:
-                if not (self._enter_phase(stage, should_stop) and self._finish_epoch(watch, should_stop, curves)):
+                if not (self._enter_phase(progress, should_stop) and self._finish_epoch(on_step, should_stop)):
                     self.save()
                     self.interrupted = bool(interrupted)
                     return False
                 self.epoch, self.position = self.epoch + 1, 0
                 if self.team.leads:
-                    self._validate(curves)
+                    self._validate()
                 self.save()
         return True
 
-    def _enter_phase(self, stage: Stage, should_stop: Callable[[], bool]) -> bool:
-        """Be in the phase of this epoch, with its paths. Gives False if it had to stop while gathering them."""
+    def _enter_phase(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
+        """Start the phase of this epoch, with its paths. Returns False if stopped while collecting them."""
         phase = next(phase for phase in self.phases if self.epoch < phase.last_epoch)
         if phase == self.phase:
             return True
         if (self.epoch, self.position) == (phase.first_epoch, 0):
-            gathering = Gathering(self.graph, self.recipe, self.folder, phase.iteration, self.team)
-            self._start_from(gathering.folder)
-            if not gathering.make(self.model, stage, should_stop):
+            collection = PathCollection(self.graph, self.recipe, self.folder, phase.iteration, self.team)
+            self._start_from(collection.folder)
+            if not collection.collect(self.model, progress, should_stop):
                 return False
         self._begin(phase, Tries.load(tries_file(self.folder, phase.iteration)))
         return True
 
     def _start_from(self, folder: Path) -> None:
-        """Go on from the state that ended the phase before, which is kept.
+        """Continue from the checkpoint that ended the previous phase.
 
-        So whoever comes here again gathers the same paths, be it with weights that another number of processes has
-        rounded otherwise.
+        It is kept, so that a resumed run collects the same paths even if another number of processes rounds the
+        weights differently.
         """
         with self.team.leader_first():
             if not any(folder.glob(f"{START}.*")):
                 self.save(START, folder)
         self._restore(load_checkpoint(folder, START))
 
-    def _finish_epoch(self, watch: Watch, should_stop: Callable[[], bool], curves: Curves) -> bool:
-        """The batches that are left of this epoch. Gives False if it had to stop before the end."""
+    def _finish_epoch(self, on_step: OnStep, should_stop: Callable[[], bool]) -> bool:
+        """Train on the remaining batches of this epoch. Returns False if stopped before the end."""
         self.model.train()
         saved = time.monotonic()
         for batch in self.batches.epoch(self.epoch, self.position):
@@ -225,19 +223,18 @@ class Trainer:
                 self.save()
                 saved = began
             done, steps = self.step - self.first_step, self.total_steps - self.first_step
-            rate = learning_rate(done, steps, self.phase.peak, self.recipe.train.warmup)
+            rate = learning_rate(done, steps, self.phase.learning_rate, self.recipe.train.warmup)
             loss = self._update(batch, rate)
             self.step, self.position = self.step + 1, self.position + 1
             if self.team.leads:
                 speed = batch.tokens.numel() / max(time.monotonic() - began, 1e-9)  # of all processes
                 self._log({"loss": loss, "nodes_per_second": round(speed)})
-                curves.add(self.step, loss=loss, learning_rate=rate, nodes_per_second=speed)
                 now = self.step, self.total_steps, self.phase.iteration, self.epoch
-                watch(Moment(*now, loss, speed, self._mrr))
+                on_step(TrainingState(*now, loss, speed, self._mrr))
         return True
 
     def _update(self, batch: Batch, rate: float) -> float:
-        """One step: loss, gradient, clip, Adam. Gives the loss of the whole batch."""
+        """One optimizer step. Returns the loss of the whole batch."""
         train = self.recipe.train
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -247,8 +244,8 @@ class Trainer:
         value = self.team.total(loss.item())
         if not math.isfinite(value):
             raise TrainingError(
-                f"the loss is {value} at step {self.step}. The last good state is "
-                f"{self.folder / LAST}.safetensors. To do: begin again with a lower train.learning_rate."
+                f"the loss is {value} at step {self.step}. The last good checkpoint is "
+                f"{self.folder / LAST}.safetensors. Train again with a lower train.learning_rate."
             )
         self.team.backward(loss)
         if train.clip:
@@ -256,12 +253,12 @@ class Trainer:
         self.optimizer.step()
         return value
 
-    def _validate(self, curves: Curves) -> None:
-        """Watch valid, and keep the best weights by it."""
+    def _validate(self) -> None:
+        """Rank queries of valid, and keep the best weights."""
         if not len(self.graph.valid):
             return
         train = self.recipe.train
-        # Not even as a filter may test have a say in what is kept.
+        # Test must not influence the choice of weights, not even as a filter.
         seen = ("train", "valid")
         known = SearchEdges.from_adjacency(self.graph.train, self.team.device)
         query_set = QuerySet.from_graph(
@@ -274,7 +271,6 @@ class Trainer:
         metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
         self._log({"valid": metrics.as_dict()})
-        curves.add(self.step, valid_mrr=metrics.mrr)
         if self.best_mrr is None or metrics.mrr > self.best_mrr:
             self.best_mrr = metrics.mrr
             self.save(BEST)
@@ -285,7 +281,7 @@ class Trainer:
             file.write(json.dumps(line) + "\n")
 
     def _forget_metrics_after(self, step: int) -> None:
-        """Decoder that will be done again leave no trace of the first time."""
+        """Drop the metrics of steps that will be repeated."""
         file = self.folder / METRICS
         if file.exists():
             lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]

@@ -60,7 +60,7 @@ def lookup(name: str) -> Dataset:
     raise UnknownName("dataset", name, _nearest(name, [*TABLE]))
 
 
-def describe() -> list[Row]:
+def list_datasets() -> list[Row]:
     """Every dataset, and where it is."""
     rows = []
     for dataset in TABLE.values():

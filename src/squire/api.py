@@ -1,0 +1,371 @@
+"""The public API: whatever a command does is one call here, with the same names."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from squire.core.files import ensure_creatable
+from squire.core.progress import progress_bar
+from squire.core.run_files import GRAPH, RECIPE, evaluation_files
+from squire.errors import Interrupted, SettingError
+from squire.graph.graph import Graph
+from squire.graph.loading import load_graph
+from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.ruleset import RuleSet
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from squire.completion.predictions import Predictions
+    from squire.completion.questions import Heads
+    from squire.evaluation.report import Evaluation
+    from squire.reasoning.answers import Answers
+    from squire.reasoning.reasoner import RankedBy, Reasoner
+
+logger = logging.getLogger(__name__)
+
+
+class SearchSettings(TypedDict, total=False):
+    """Changes to the recipe's beam search."""
+
+    beam: int | None  # paths kept at each step
+    aggregate: Literal["sum", "max"] | None  # "sum" over all paths of an answer, or "max"
+
+
+class PathSettings(SearchSettings, total=False):
+    """Changes to the recipe's beam search that an evaluation may make."""
+
+    prune: float | None  # drop paths below this share of the tenth new answer
+    constraint: str | None  # the edges that paths may use: "graph", or the name or file of another graph
+    edge_ends: bool | None  # a path always ends after the queried relation
+
+
+# ------------------------------------------------------------------------------------------------- graphs
+
+
+def fetch_dataset(name: str, *, progress: bool = True) -> Path:
+    """Download a named benchmark and verify it, unless it is on this machine. Returns its folder."""
+    from squire.graph.benchmarks import datasets
+
+    with progress_bar(f"fetch {name}", progress, in_bytes=True) as bar:
+        return datasets.fetch_dataset(name, progress=bar.stage)
+
+
+# ------------------------------------------------------------------------------------------------- rules and paths
+
+
+def mine(
+    graph: Graph | str | Path, *, save_to: str | Path | None = None, progress: bool = True, **options: Any
+) -> RuleSet:
+    """Mine rules from the train split, and save them if a file is named. `options` are those of `MiningOptions`.
+
+    After Ctrl-C the rules found so far are returned, with `complete` set to False.
+
+    >>> rules = squire.mine("world", length=2)
+    """
+    source = graph.name if isinstance(graph, Graph) else str(graph)
+    graph, chosen = _graph(graph), MiningOptions(**options)
+    if save_to is not None:
+        ensure_creatable(Path(save_to))
+    with progress_bar("mining", progress) as bar:
+        rules = RuleSet.from_mined(graph, mine_rules(graph.train, chosen, bar.stage), chosen, source)
+    if save_to is not None:
+        rules.save(save_to)
+    return rules
+
+
+def evaluate_rules(
+    rules: RuleSet, *, split: str = "test", side: str = "tail", aggregate: str = "noisy-or", best: int = 5,
+    progress: bool = True,
+) -> Evaluation:  # fmt: skip
+    """Rank a split's queries by rules alone, beside the tail frequency. `best` rules count for each answer."""
+    from squire.evaluation.report import evaluate_rules
+
+    with progress_bar("ranking", progress) as bar:
+        return evaluate_rules(rules, split, side, aggregate, best, bar.stage)
+
+
+def sample_paths(
+    graph: Graph | str | Path, output: str | Path, *, rules: RuleSet | None = None, hops: int = 3, per_fact: int
+    = 6, confidence: float = 0.01, seed: int = 0, threads: int | None = None, progress: bool = True,
+) -> dict[str, int]:  # fmt: skip
+    """Write evidence paths of every train fact and its inverse to a Parquet file: along rules first, then random.
+
+    Rules below `confidence` are not followed. Returns the number of paths from each source.
+    """
+    from squire.paths.table import sample_to_file
+
+    with progress_bar("sampling paths", progress) as bar:
+        return sample_to_file(
+            _graph(graph), Path(output), rules.rules if rules else None,
+            hops=hops, per_fact=per_fact, confidence=confidence, seed=seed, threads=threads,
+            progress=bar.of("sampling paths"),
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------- runs
+
+
+def train(
+    graph: Graph | str | Path | None,
+    folder: str | Path,
+    *,
+    recipe: str | Path = "auto",
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    rules: RuleSet | None = None,
+    minutes: float | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    fuse: bool = True,
+    model: bool = True,
+    progress: bool = True,
+) -> Run:
+    """Learn from a graph: rules, the fusion, paths and the model, all kept in a run folder.
+
+    recipe: a name, a TOML file, or "auto" to choose by the graph's size.
+    settings: changes to the recipe, as {"train.epochs": 5}.
+    minutes: time limit for training the model; `resume=True` continues later.
+    fuse, model: leave out the fusion, or the model.
+
+    Ctrl-C saves and raises `Interrupted`. Under torchrun, several processes train together.
+
+    >>> run = squire.train("world", "runs/world")
+    """
+    from squire.model.recipe import load_recipe, recipe_for
+    from squire.training.pipeline import TrainingOptions, existing_run, new_run, train_run
+
+    folder, overrides = Path(folder), _overrides(settings)
+    options = TrainingOptions(rules.rules if rules else None, minutes, device, fuse, model, progress)
+    if resume and (overrides or recipe != "auto" or rules):
+        raise SettingError("resume=True: the run keeps its recipe, settings and rules. Leave them out.")
+    if graph is None and not resume:
+        raise SettingError("graph=None: name a graph, or resume a run.")
+
+    def open_folder() -> Any:
+        loaded = None if graph is None else _graph(graph)
+        if resume:
+            return existing_run(folder, loaded)
+        assert loaded is not None
+        chosen = load_recipe(recipe_for(loaded.stats()) if recipe == "auto" else recipe, overrides)
+        logger.info("recipe %s: %s", chosen.name, chosen.about)
+        return new_run(folder, loaded, chosen)
+
+    outcome = train_run(folder, open_folder, options)
+    if outcome.interrupted:
+        raise Interrupted(f"{outcome.message} Resume to continue.")
+    run = Run(folder)
+    run.is_finished = outcome.finished
+    return run
+
+
+def fuse(
+    run: Run | str | Path, *, folds: int | None = None, paths: bool = False, names: bool = True, seed: int = 0,
+    progress: bool = True,
+) -> Run:  # fmt: skip
+    """Fit the fusion of a run: a ranker that weighs rules, frequency, similar entities, connections and names.
+
+    folds: parts of train that are hidden in turn; by default 20, with `paths` 5.
+    paths: also use the model's scores, which trains one more model per fold.
+    names: words that the names of entities share are evidence.
+    """
+    from squire.ranking.folds import FEW_FOLDS, FOLDS, MAX_FOLDS
+    from squire.ranking.fusion import FusionOptions
+    from squire.training.pipeline import existing_run, fuse_run
+
+    if folds is not None and not 2 <= folds <= MAX_FOLDS:
+        raise SettingError(f"folds={folds}: expected 2 to {MAX_FOLDS}.")
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    options = FusionOptions(seed, folds or (FEW_FOLDS if paths else FOLDS), names)
+    with existing_run(folder), progress_bar("fusing", progress) as bar:
+        fuse_run(folder, options, paths, bar.stage)
+    return Run(folder)
+
+
+def plot(runs: Sequence[Run | str | Path], output: str | Path | None = None) -> Path:
+    """Draw loss and valid MRR of runs over the steps, beside the tail frequency. Returns the picture's file."""
+    from squire.evaluation.plots import check_picture, draw, read_history
+
+    folders = [run.folder if isinstance(run, Run) else Path(run) for run in runs]
+    if output is None and len(folders) != 1:
+        raise SettingError("output=None: name a file for the picture of several runs.")
+    file = folders[0] / "curves.png" if output is None else Path(output)
+    check_picture(file)
+    histories = [read_history(folder) for folder in folders]
+    ensure_creatable(file)
+    draw(histories, file)
+    return file
+
+
+class Run:
+    """A run folder: a graph and what was learned from it. Loads what it needs when it is needed.
+
+    >>> run = squire.Run("runs/world")
+    >>> run.answer("Austria", "official language")
+    """
+
+    def __init__(self, folder: str | Path, device: str = "cpu") -> None:
+        self.folder, self.device = Path(folder), device
+        self.is_finished = True  # False after `train` has stopped before the end
+        if not (self.folder / GRAPH).exists() or not (self.folder / RECIPE).exists():
+            raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph, with all splits."""
+        return Graph.load(self.folder / GRAPH)
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """The settings of the run, by section."""
+        content: dict[str, Any] = json.loads((self.folder / RECIPE).read_text(encoding="utf-8"))
+        return content
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the run has a model."""
+        from squire.model.recipe import has_model
+
+        return has_model(self.folder)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the run has a fusion, which ranks answers and gives their confidence."""
+        from squire.ranking.fusion import has_fusion
+
+        return has_fusion(self.folder)
+
+    @cached_property
+    def reasoner(self) -> Reasoner:
+        """The loaded model and fusion."""
+        from squire.reasoning.reasoner import Reasoner
+
+        return Reasoner.load(self.folder, self.device)
+
+    def answer(
+        self,
+        head: str | None,
+        relation: str,
+        tail: str | None = None,
+        *,
+        k: int = 10,
+        grounded: bool = False,
+        include_known: bool = False,
+        ranking: RankedBy | None = None,
+        **search: Unpack[SearchSettings],
+    ) -> Answers:
+        """Answer (head, relation, ?), or (?, relation, tail) if `head` is None, with evidence.
+
+        grounded: use known edges only. include_known: also list answers that are facts already.
+        ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
+        """
+        return self.reasoner.answer(
+            head, relation, tail, k=k, grounded=grounded, include_known=include_known, ranking=ranking, **search
+        )
+
+    def evaluate(
+        self,
+        *,
+        split: str = "test",
+        side: str = "tail",
+        ranking: RankedBy | None = None,
+        weights: str = "best",
+        sample: int | None = None,
+        seed: int = 0,
+        evidence: bool = True,
+        progress: bool = True,
+        **search: Unpack[PathSettings],
+    ) -> Evaluation:
+        """Filtered MRR and Hits on a split, beside rules and tail frequency; kept in the run folder.
+
+        side: "tail", as in the paper, or "both". weights: those of the "best" epoch, or the "last".
+        sample: rank only so many queries, drawn by `seed`. evidence: grade the evidence of some answers.
+        """
+        from squire.evaluation.report import EvaluationOptions, evaluate_run
+
+        options = EvaluationOptions(split, side, ranking, weights, sample, seed, evidence, _given(search))
+        with progress_bar("loading", progress) as bar:
+            return evaluate_run(self.folder, options, bar.stage)
+
+    def complete(
+        self,
+        output: str | Path | None = None,
+        *,
+        relations: Sequence[str] | None = None,
+        heads: Heads | None = None,
+        queries: str | Path | None = None,
+        k: int = 3,
+        min_score: float = 0.0,
+        precision: float | None = None,
+        ranking: RankedBy | None = None,
+        grounded: bool = False,
+        force: bool = False,
+        device: str | None = None,
+        progress: bool = True,
+        **search: Unpack[SearchSettings],
+    ) -> Predictions:
+        """Predict missing facts in bulk, each with the path that supports it.
+
+        output: a .parquet, .tsv or .nt file; without one the predictions are returned in memory.
+        relations: ask for these only. heads: whom to ask: "known" (those that have the relation), "typical" (also
+        entities like them; the default), or "all". queries: a TSV file of questions instead.
+        k: answers per question. precision: keep answers of which this share should be true.
+
+        After Ctrl-C or a crash, the same call continues.
+        """
+        from squire.completion.jobs import CompletionOptions, complete_run
+
+        options = CompletionOptions(
+            relations, heads, Path(queries) if queries else None, k, min_score, precision, ranking, grounded,
+            _given(search),
+        )  # fmt: skip
+        file = self.folder / "predictions.parquet" if output is None else Path(output)
+        if output is not None and file.exists() and not force:
+            raise SettingError(f"output={str(file)!r}: exists. Choose another name, or force=True to replace it.")
+        predictions = complete_run(self.folder, file, options, device or self.device, progress)
+        if output is None:
+            predictions = predictions.in_memory()
+            file.unlink()
+        return predictions
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations kept in the run folder, as JSON."""
+        return [json.loads(file.read_text(encoding="utf-8")) for file in evaluation_files(self.folder)]
+
+    def plot(self, output: str | Path | None = None) -> Path:
+        """Draw the training curves. Returns the picture's file."""
+        return plot([self], output)
+
+    def serve(self, **options: Any) -> None:
+        """Serve this run over HTTP, with a page; see `squire.serve`."""
+        import squire
+
+        squire.serve([self], **options)
+
+    def __repr__(self) -> str:
+        parts = [name for name, there in (("fusion", self.is_fused), ("model", self.is_trained)) if there]
+        about = " and ".join(parts) or "nothing trained yet"
+        return f"Run({str(self.folder)!r}, graph {self.graph.name!r}, {about})"
+
+
+def _graph(graph: Graph | str | Path) -> Graph:
+    if isinstance(graph, Graph):
+        return graph
+    if isinstance(graph, str | Path):
+        return load_graph(graph)
+    raise SettingError(f"graph={graph!r}: expected a Graph, a file, or a dataset's name.")
+
+
+def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """Settings as `key=value` strings, with TOML values."""
+    if isinstance(settings, Mapping):
+        return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    return list(settings)
+
+
+def _given(search: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in search.items() if value is not None}

@@ -1,0 +1,25 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Source = Annotated[str, typer.Argument(help="A file, a folder of train/valid/test, or a dataset's name.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `squire train`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+GroundedOption = Annotated[bool, typer.Option("--grounded", help="Follow known edges only.")]
+BeamOption = Annotated[
+    int | None, typer.Option(min=1, max=100_000, help="Paths kept at each step; default: the recipe's.")
+]
+DeviceOption = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
+AggregateOption = Annotated[
+    Literal["sum", "max"] | None,
+    typer.Option(help="Rank by all paths to an answer, or by the best one; default: the recipe's."),
+]
+RankingOption = Annotated[
+    Literal["paths", "fused"] | None,
+    typer.Option(help="By the model's paths, or by all evidence; default: fused if the run has a fusion."),
+]

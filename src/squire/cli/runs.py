@@ -1,0 +1,212 @@
+"""Commands on runs: train, fuse, answer, evaluate, complete, plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.text import Text
+
+import squire
+from squire.cli.console import interruptible, out, print_evaluation, print_json, say
+from squire.cli.options import (
+    AggregateOption,
+    AsJson,
+    BeamOption,
+    DeviceOption,
+    GroundedOption,
+    RankingOption,
+    RunFolder,
+)
+
+UNKNOWN = "?"
+FURTHER = 4  # paths of an answer besides the best
+
+
+def train(
+    folder: Annotated[Path, typer.Option("--out", help="The run folder to create or to resume.")],
+    source: Annotated[
+        str | None, typer.Argument(help="A file, a folder of train/valid/test, or a dataset's name.")
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="A recipe's name, a TOML file, or auto.")] = "auto",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change the recipe, e.g. train.epochs=3. Repeatable.")
+    ] = None,
+    rules: Annotated[Path | None, typer.Option(help="A rule file; by default rules are mined.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time limit for training the model.")] = None,
+    device: DeviceOption = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    fuse: Annotated[
+        bool, typer.Option("--fuse/--no-fuse", help="Fit the fusion, which ranks by all evidence.")
+    ] = True,
+    model: Annotated[bool, typer.Option("--model/--no-model", help="Train the model.")] = True,
+) -> None:
+    """Learn from a graph: rules, fusion, paths and model. Ctrl-C saves; --resume continues."""
+    mined = squire.RuleSet.load(rules, source) if rules else None
+    with interruptible():
+        run = squire.train(
+            source, folder, recipe=recipe, settings=settings or [], rules=mined, minutes=minutes, device=device,
+            resume=resume, fuse=fuse, model=model,
+        )  # fmt: skip
+    if not run.is_finished:
+        say(f"To continue: squire train --out {folder} --resume")
+
+
+def fuse(
+    run: RunFolder,
+    folds: Annotated[
+        int | None, typer.Option(help="Parts of train that are hidden in turn: 20, with --paths 5.")
+    ] = None,
+    paths: Annotated[
+        bool, typer.Option("--paths", help="Also use the model's scores; trains one more model per part.")
+    ] = False,
+    names: Annotated[
+        bool, typer.Option("--names/--no-names", help="Use words that the names of entities share.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden parts and of the ranker.")] = 0,
+) -> None:
+    """Fit the fusion again: a ranker that weighs rules, frequency, similar entities, connections and names."""
+    fused = squire.fuse(run, folds=folds, paths=paths, names=names, seed=seed)
+    if len(fused.graph.valid):
+        print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False))
+
+
+def answer(
+    run: RunFolder,
+    head: Annotated[str, typer.Argument(help="The entity to ask about, or ? to ask for it.")],
+    relation: Annotated[str, typer.Argument(help="The relation.")],
+    tail: Annotated[str, typer.Argument(help="Needed only if HEAD is ?.")] = UNKNOWN,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of answers.")] = 5,
+    grounded: GroundedOption = False,
+    known: Annotated[
+        bool, typer.Option("--known", help="Also list answers that are in the graph already.")
+    ] = False,
+    paths: Annotated[int, typer.Option(min=1, max=1 + FURTHER, help="Paths to show for each answer.")] = 1,
+    beam: BeamOption = None,
+    aggregate: AggregateOption = None,
+    ranking: RankingOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are facts, dashed ones are inferred."""
+    found = squire.Run(run).answer(
+        None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail,
+        k=k, grounded=grounded, include_known=known, ranking=ranking, beam=beam, aggregate=aggregate,
+    )  # fmt: skip
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_answers(found, paths)
+
+
+def print_answers(found: squire.Answers, paths: int = 1) -> None:
+    """The question, then each answer with its confidence, grade, paths, rule and sources."""
+    out.print(Text(found.question, "bold"), soft_wrap=True)
+    for one in found:
+        mark = ("  in the graph", "dim") if one.is_fact else ("", "")
+        title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (f"  {one.summary}", "cyan"), mark)
+        out.print(title, soft_wrap=True)
+        for evidence in (one.evidence, *one.further)[:paths]:
+            out.print(Text.assemble("       ", path_text(evidence)), soft_wrap=True)
+            if evidence.rule:
+                rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
+                out.print(Text(rule, "dim"), soft_wrap=True)
+        if one.sources:
+            shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in one.sources)
+            out.print(Text(f"       based on {one.basis}: {shares}", "dim"), soft_wrap=True)
+    if not len(found):
+        out.print("no path leads to a new answer", style="yellow")
+
+
+def path_text(evidence: squire.Evidence) -> Text:
+    """`Evidence.text` in colours: known edges green, inferred ones yellow."""
+    text = Text(evidence.start)
+    for edge in evidence.edges:
+        text.append(f" {edge.arrow} ", "green" if edge.is_fact else "yellow").append(edge.goal)
+    return text
+
+
+def evaluate(
+    run: RunFolder,
+    ranking: RankingOption = None,
+    split: Annotated[str, typer.Option(help="test, or valid while you are still choosing.")] = "test",
+    side: Annotated[Literal["tail", "both"], typer.Option(help="tail, as in the paper, or both.")] = "tail",
+    aggregate: AggregateOption = None,
+    beam: BeamOption = None,
+    prune: Annotated[
+        float | None, typer.Option(help="Drop paths below this share of the tenth new answer.")
+    ] = None,
+    constraint: Annotated[
+        str, typer.Option(help="Edges that paths may use: none (no constraint), graph, or a graph's name or file.")
+    ] = "none",
+    edge_ends: Annotated[
+        bool | None, typer.Option("--edge-ends/--no-edge-ends", help="A path ends after the queried relation.")
+    ] = None,
+    weights: Annotated[
+        Literal["best", "last"], typer.Option(help="Of the best epoch by valid, or the last.")
+    ] = "best",
+    sample: Annotated[int | None, typer.Option(min=1, help="Rank only so many queries, drawn by --seed.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
+    relations: Annotated[int, typer.Option(min=0, help="Relations to list, most frequent first.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Filtered MRR and Hits with 95 % intervals, by relation and category, with evidence and calibration."""
+    evaluation = squire.Run(run).evaluate(
+        split=split, side=side, ranking=ranking, weights=weights, sample=sample, seed=seed, aggregate=aggregate,
+        beam=beam, prune=prune, constraint=None if constraint == "none" else constraint, edge_ends=edge_ends,
+    )  # fmt: skip
+    if as_json:
+        print_json(evaluation.as_dict())
+    else:
+        print_evaluation(evaluation, relations)
+
+
+def complete(
+    run: RunFolder,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The file to write: .parquet, .tsv or .nt; also .tsv.gz and so on."),
+    ],
+    relations: Annotated[
+        list[str] | None, typer.Option("--relation", help="Ask for this relation only. Repeatable.")
+    ] = None,
+    heads: Annotated[
+        Literal["known", "typical", "all"] | None,
+        typer.Option(
+            help="Whom to ask for a relation. known: entities that have it in train. typical: also entities with "
+            "another relation of whose holders at least half have this one. all: every entity. Default: typical."
+        ),
+    ] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="Ask these questions: a TSV of head, relation, or of ?, relation, tail.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Answers per question, at most.")] = 3,
+    min_score: Annotated[float, typer.Option(help="Leave out answers below this score.")] = 0.0,
+    precision: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Keep answers of which this share was true on valid; needs a fusion."),
+    ] = None,
+    ranking: RankingOption = None,
+    grounded: GroundedOption = False,
+    beam: BeamOption = None,
+    aggregate: AggregateOption = None,
+    device: DeviceOption = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+) -> None:
+    """Predict missing facts, each with the path that supports it. After Ctrl-C, the same command continues."""
+    with interruptible():
+        squire.Run(run).complete(
+            output, relations=relations, heads=heads, queries=queries, k=k, min_score=min_score,
+            precision=precision, ranking=ranking, grounded=grounded, force=force, device=device, beam=beam,
+            aggregate=aggregate,
+        )  # fmt: skip
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders of `squire train`.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A .png, .svg or .pdf file. [default: RUN/curves.png]")
+    ] = None,
+) -> None:
+    """Draw loss and valid MRR over the steps, beside the tail frequency."""
+    say(f"wrote {squire.plot(runs, output)}")

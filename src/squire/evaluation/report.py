@@ -1,0 +1,267 @@
+"""The evaluation of a run: its own ranking beside rules and tail frequency, with evidence and calibration."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squire.core.files import replacing
+from squire.core.progress import Progress, no_progress
+from squire.core.run_files import GRAPH, evaluation_file
+from squire.errors import SettingError
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.fused import rank_by_fusion
+from squire.evaluation.metrics import NAMES, Metrics
+from squire.evaluation.paths import rank_by_paths
+from squire.evaluation.plots import draw_reliability
+from squire.evaluation.queries import QuerySet
+from squire.evaluation.ranks import Ranks
+from squire.graph.adjacency import Ids
+from squire.graph.graph import Graph
+from squire.graph.loading import load_graph
+from squire.model.recipe import has_model
+from squire.ranking.fusion import has_fusion, load_fusion
+from squire.reasoning.reasoner import Reasoner
+from squire.rules.application import RuleEngine
+from squire.rules.rules import Rules
+from squire.rules.ruleset import RuleSet
+from squire.search.evidence import GRADES
+from squire.search.options import DecodingOptions, SearchEdges
+from squire.search.trained import TrainedModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EVIDENCE_QUERIES = 300  # queries whose evidence is graded: each needs a search
+HEADINGS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a run is: MRR and Hits of its ranking, of the rules and of the tail frequency.
+
+    `rows[0]` is the run's own ranking. `print` shows a table, `to_frame()` gives a data frame.
+    """
+
+    rows: tuple[Metrics, ...]
+    categories: Mapping[str, Metrics]  # of the run's own ranking, by kind of relation
+    relations: Mapping[str, Metrics]  # by relation, most frequent first
+    evidence: Mapping[str, float]  # share of each grade among the first ten new answers; empty without a model
+    evidence_of: str  # which queries these shares are of
+    reliability: Mapping[str, Mapping[str, Any]]  # of confidences; empty for paths, which have none
+    about: Mapping[str, Any] = field(default_factory=dict)  # run, step and recipe
+
+    @property
+    def mrr(self) -> float:
+        """MRR of the run's own ranking."""
+        return self.rows[0].mrr
+
+    @property
+    def title(self) -> str:
+        """Dataset, split and side."""
+        signature = self.rows[0].signature
+        return f"{signature.dataset}, {signature.split}, {signature.side}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **self.about,
+            "rows": [row.as_dict() for row in self.rows],
+            "categories": {name: row.as_dict() for name, row in self.categories.items()},
+            "relations": {name: row.as_dict() for name, row in self.relations.items()},
+            "evidence": dict(self.evidence),
+            "evidence_of": self.evidence_of,
+            "reliability": dict(self.reliability),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per method, with the signature of its figures."""
+        from squire.core.frames import to_frame
+
+        return to_frame([{"method": row.signature.method, **row.as_dict()} for row in self.rows])
+
+    def save(self, file: Path) -> None:
+        """Write the JSON, and a picture of the calibration beside it. A read-only folder is only logged."""
+        try:
+            with replacing(file) as temporary:
+                content = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+                temporary.write_text(content, encoding="utf-8")
+            if self.reliability:
+                draw_reliability(self.reliability, str(self.rows[0].signature), file.with_suffix(".png"))
+        except OSError as error:
+            logger.warning("%s: not written (%s)", file, error.strerror)
+
+    def __repr__(self) -> str:
+        lines = [self.title, f"{'method':20}" + "".join(f"{heading:>9}" for heading in HEADINGS)]
+        lines += [
+            f"{row.signature.method:20}" + "".join(f"{getattr(row, name):9.3f}" for name in NAMES)
+            for row in self.rows
+        ]
+        if self.evidence:
+            shares = ", ".join(f"{share:.0%} {grade}" for grade, share in self.evidence.items())
+            lines.append(f"evidence of the first ten new answers: {shares}")
+        errors = [f"calibration error of the {name}: {it['error']:.3f}" for name, it in self.reliability.items()]
+        return "\n".join(lines + errors)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in ("method", *HEADINGS))
+        rows = "".join(
+            f"<tr><td>{escape(row.signature.method)}</td>"
+            + "".join(f"<td>{getattr(row, name):.3f}</td>" for name in NAMES)
+            + "</tr>"
+            for row in self.rows
+        )
+        return f"<table><caption>{escape(self.title)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """What to evaluate. `search` holds changes to the recipe's decoding, which apply to the ranking by paths."""
+
+    split: str = "test"
+    side: str = "tail"
+    ranking: str | None = None  # "paths" or "fused"; by default fused if the run has a fusion
+    weights: str = "best"  # or "last"
+    sample: int | None = None
+    seed: int = 0
+    evidence: bool = True  # grade the evidence of some answers
+    search: Mapping[str, Any] = field(default_factory=dict)  # beam, aggregate, prune, constraint, edge_ends
+
+    def __post_init__(self) -> None:
+        if self.ranking not in (None, "paths", "fused"):
+            raise SettingError(f"ranking={self.ranking!r}: expected paths or fused.")
+        if self.weights not in ("best", "last"):
+            raise SettingError(f"weights={self.weights!r}: expected best or last.")
+        if self.sample is not None and self.sample < 1:
+            raise SettingError(f"sample={self.sample}: expected 1 or more.")
+
+    def queries(self, graph: Graph) -> QuerySet:
+        """The queries to rank."""
+        return QuerySet.from_graph(graph, self.split, self.side, sample=self.sample, seed=self.seed)
+
+    @property
+    def path_settings(self) -> list[str]:
+        """Settings given that only the ranking by paths has."""
+        return [name for name, value in self.search.items() if value is not None] + (
+            ["weights"] if self.weights != "best" else []
+        )
+
+    def is_fused(self, folder: Path) -> bool:
+        """Whether to rank by the fusion; settings of the path search imply the ranking by paths."""
+        if self.ranking == "fused" and self.path_settings:
+            raise SettingError(f"{self.path_settings[0]}: applies to ranking='paths' only.")
+        if self.ranking == "fused" and not has_fusion(folder):
+            raise SettingError(f"{folder}: no fusion here. Run `squire fuse {folder}` first.")
+        return self.ranking == "fused" or (self.ranking is None and has_fusion(folder) and not self.path_settings)
+
+
+def evaluate_run(folder: Path, options: EvaluationOptions, progress: Progress = no_progress) -> Evaluation:
+    """Rank a split's queries by the run, by its rules and by tail frequency; kept in the run folder."""
+    is_fused = options.is_fused(folder)
+    own = _by_fusion(folder, options, progress) if is_fused else _by_paths(folder, options, progress)
+    graph, query_set = own.graph, options.queries(own.graph)
+    if not len(own.rules):
+        logger.warning("this run has no rules: the row of the rules is the tail frequency")
+    engine = RuleEngine(own.rules, graph.train)
+    rules = rank_by_rules(graph, query_set, engine, progress=lambda done, total: progress("rules", done, total))
+    frequency = rank_by_frequency(graph, query_set)
+    evaluation = Evaluation(
+        rows=tuple(ranks.metrics() for ranks in (own.ranks, rules, frequency)),
+        categories=own.ranks.by_category(graph),
+        relations=own.ranks.by_relation(graph),
+        evidence=own.evidence,
+        evidence_of=own.evidence_of,
+        reliability=own.reliability,
+        about={"run": str(folder), **own.about},
+    )
+    # Not kept: figures under a constraint, or of weights that do not answer questions.
+    if options.search.get("constraint") is None and options.weights == "best":
+        name = "fused" if is_fused else "paths"
+        evaluation.save(evaluation_file(folder, name, options.split, sampled=bool(query_set.sample)))
+    return evaluation
+
+
+def evaluate_rules(
+    rules: RuleSet, split: str, side: str, aggregate: str, best: int, progress: Progress = no_progress
+) -> Evaluation:
+    """Rank a split's queries by rules alone, beside the tail frequency."""
+    graph = rules.graph
+    query_set = QuerySet.from_graph(graph, split, side)
+    engine = RuleEngine(rules.rules, graph.train, best)
+    own = rank_by_rules(graph, query_set, engine, aggregate, lambda done, total: progress("rules", done, total))
+    rows = (rank_by_frequency(graph, query_set).metrics(), own.metrics())
+    return Evaluation(rows, own.by_category(graph), own.by_relation(graph), {}, "", {})
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The run's own ranking, and what the baselines need."""
+
+    graph: Graph
+    rules: Rules
+    ranks: Ranks
+    evidence: dict[str, float] = field(default_factory=dict)
+    evidence_of: str = ""
+    reliability: dict[str, dict[str, Any]] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> _Own:
+    if not (folder / GRAPH).exists():
+        raise SettingError(f"{folder}: a fusion without its graph, {GRAPH}. Run `squire fuse` again.")
+    reasoner = Reasoner.load(folder) if has_model(folder) else None
+    graph = reasoner.graph if reasoner else Graph.load(folder / GRAPH)
+    fusion = reasoner.fusion if reasoner and reasoner.fusion else load_fusion(folder, graph)
+    query_set = options.queries(graph)
+    fused = rank_by_fusion(fusion, graph, query_set, lambda done, total: progress("fusion", done, total))
+    own = _Own(graph, fusion.features.rules, fused.ranking, reliability=fused.reliability_figures())
+    if reasoner and options.evidence:
+        some = query_set.queries[:: -(-len(query_set.queries) // EVIDENCE_QUERIES)]
+        shares = _grade_shares(reasoner, some, progress)
+        own = replace(own, evidence=shares, evidence_of=f"of {len(some):,} questions")
+    return own
+
+
+def _grade_shares(reasoner: Reasoner, queries: Ids, progress: Progress) -> dict[str, float]:
+    """The share of each grade among the first ten new answers, by the best path shown for each."""
+    counts = dict.fromkeys(GRADES, 0)
+    for done, answers in enumerate(reasoner.stream(queries[:, :2], reasoner.decoding(), k=10), 1):
+        for answer in answers:
+            counts[answer.evidence.grade] += 1
+        progress("evidence", done, len(queries))
+    return {grade: count / max(sum(counts.values()), 1) for grade, count in counts.items()}
+
+
+def _by_paths(folder: Path, options: EvaluationOptions, progress: Progress) -> _Own:
+    trained = TrainedModel.load(folder, weights=options.weights)
+    graph, changes = trained.graph, dict(options.search)
+    if constraint := changes.pop("constraint", None):
+        changes["constraint"] = _constraint(constraint, trained)
+    decoding = DecodingOptions.from_recipe(trained.recipe, trained.known_edges, **changes)
+    ranks = rank_by_paths(
+        trained.decoder, graph, options.queries(graph), decoding, trained.recipe.train.seed,
+        lambda done, total: progress("paths", done, total),
+    )  # fmt: skip
+    if options.weights != "best":
+        ranks = replace(ranks, signature=replace(ranks.signature, weights=options.weights))
+    about = {"step": trained.step, "recipe": trained.recipe.to_dict()}
+    return _Own(graph, trained.rules, ranks, ranks.grade_shares(), about=about)
+
+
+def _constraint(constraint: str, trained: TrainedModel) -> SearchEdges:
+    """The edges that paths may use: "graph", or the train edges of another graph, by its name or file."""
+    graph = trained.graph
+    if constraint == "graph":
+        return trained.known_edges
+    # Only train of a graph in splits, since its test split may hold the answers; a single file is taken whole.
+    other = load_graph(constraint, holdout=(0, 0))
+    edges = graph.edges_of(other)
+    if not edges.num_edges:
+        raise SettingError(f"constraint={constraint!r}: has no edge between the entities of {graph.name}.")
+    return SearchEdges.from_adjacency(edges, trained.device, name=other.name)

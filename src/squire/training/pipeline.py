@@ -1,0 +1,178 @@
+"""The whole of `squire train` on a run folder: settings, fusion, training data, model."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from squire.core.processes import locked
+from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
+from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE
+from squire.core.team import team
+from squire.errors import SettingError
+from squire.graph.graph import Graph
+from squire.model.recipe import Recipe, has_model, load_settings, save_settings
+from squire.ranking.features import MakeScorers, no_scorers
+from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, save_fusion
+from squire.rules.rules import Rules
+from squire.search.trained import TrainedModel
+from squire.training.preparation import prepare
+from squire.training.shadow import shadow_scorers
+from squire.training.trainer import OnStep, Trainer, TrainingState
+
+logger = logging.getLogger(__name__)
+
+
+# ------------------------------------------------------------------------------------------------- the run folder
+
+
+@contextmanager
+def new_run(folder: Path, graph: Graph, recipe: Recipe) -> Iterator[None]:
+    """Create a run folder with everything a run needs, locked for the duration of the body."""
+    if folder.exists() and any(file.name != LOCK for file in folder.iterdir()):
+        raise SettingError(f"{folder}: not empty. Choose another folder, or resume the run in it.")
+    with locked(folder):
+        save_settings(folder, graph, recipe)
+        yield
+
+
+@contextmanager
+def existing_run(folder: Path, graph: Graph | None = None) -> Iterator[None]:
+    """Open the folder of a run, locked for the duration of the body. A graph, if given, must be the run's."""
+    if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
+        raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+    with locked(folder):
+        if graph is not None and graph != Graph.load(folder / GRAPH):
+            raise SettingError(f"{folder}: a run on another graph. Resume it without naming a graph.")
+        yield
+
+
+# ------------------------------------------------------------------------------------------------- the fusion
+
+
+def fuse_run(
+    folder: Path, options: FusionOptions | None = None, paths: bool = False, progress: Progress = no_progress
+) -> Fusion:
+    """Fit the fusion of a run and save it in the run folder. The caller holds the lock.
+
+    paths: also use the model's scores, which trains one more model per fold.
+    """
+    graph, _ = load_settings(folder)
+    scorers: MakeScorers = no_scorers
+    if paths:
+        if not has_model(folder):
+            raise SettingError(
+                f"paths=True: {folder} has no model. Run `squire train --out {folder} --resume` first."
+            )
+        trained = TrainedModel.load(folder)
+        graph, scorers = trained.graph, shadow_scorers(trained, progress)
+    fusion = fit_fusion(graph, options, scorers, progress)
+    save_fusion(fusion, folder)
+    info = fusion.info
+    logger.info(
+        "fused: learned from %s of %s questions about hidden train facts, in %d of %d parts",
+        f"{info.lists:,}", f"{info.queries:,}", info.folds_used, info.folds,
+    )  # fmt: skip
+    if info.unlinked:
+        logger.info("no valid pair has an edge in train, so linked pairs are neither asked about nor proposed")
+    return fusion
+
+
+# ------------------------------------------------------------------------------------------------- the model
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Which parts of a run to make, and how long to train the model."""
+
+    rules: Rules | None = None  # that guide path sampling; by default they are mined
+    minutes: float | None = None  # time limit for training the model
+    device: str = "auto"
+    fuse: bool = True
+    model: bool = True
+    show_progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes >= 0):
+            raise SettingError(f"minutes={self.minutes}: expected a number of minutes, 0 or more.")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call of `train_run` ended."""
+
+    finished: bool
+    interrupted: bool  # by Ctrl-C
+    message: str
+
+
+def train_run(
+    folder: Path, open_folder: Callable[[], AbstractContextManager[None]], options: TrainingOptions
+) -> Outcome:
+    """Make what a run lacks: the fusion, then training data and model. Under torchrun all processes call it.
+
+    `open_folder` creates or opens the run folder and holds its lock; only the leader calls it.
+    """
+    with team(options.device) as ours, ExitStack() as stack:
+        show, rules = options.show_progress and ours.leads, options.rules
+        with ours.leader_first():
+            if ours.leads:
+                stack.enter_context(open_folder())
+                if options.fuse and not has_fusion(folder):
+                    fusion = _try_to_fuse(folder, show)
+                    if rules is None and fusion:  # mined already
+                        mined = fusion.features.rules
+                        rules = mined.take(mined.is_closed)
+            if not options.model:
+                return Outcome(True, False, "")
+            graph, recipe = load_settings(folder)
+            with progress_bar("preparing", show) as bar:
+                tries = prepare(graph, recipe, folder, bar.stage, rules)
+            is_saved = any(folder.glob(f"{LAST}*.safetensors"))
+        trainer = Trainer(graph, recipe, tries, folder, ours)
+        if is_saved and (warning := trainer.resume().warning) and ours.leads:
+            logger.warning(warning)
+        with progress_bar("training", show) as bar:
+            finished = trainer.fit(_show_steps(bar, len(trainer.phases)), options.minutes, bar.stage)
+        outcome = Outcome(finished, trainer.interrupted and not ours.launched, _summary(trainer, finished))
+        if ours.leads and not outcome.interrupted:
+            logger.info(outcome.message)
+        return outcome
+
+
+def _try_to_fuse(folder: Path, show: bool) -> Fusion | None:
+    """Fit the fusion; a graph too small for one is trained without."""
+    with progress_bar("fusing", show) as bar:
+        try:
+            fusion = fuse_run(folder, progress=bar.stage)
+        except SettingError as error:
+            logger.warning("%s Answers will be ranked by paths.", error)
+            return None
+    return fusion
+
+
+def _show_steps(bar: ProgressBar, iterations: int) -> OnStep:
+    def show(now: TrainingState) -> None:
+        mrr = "–" if now.valid_mrr is None else f"{now.valid_mrr:.3f}"
+        numbers = f"loss {now.loss:.3f}, {now.nodes_per_second:,.0f} nodes/s, MRR {mrr}"
+        title = f"{_iteration(now.iteration, iterations)}epoch {now.epoch + 1}"
+        bar.stage(title, now.step, now.total_steps, numbers)
+
+    return show
+
+
+def _summary(trainer: Trainer, finished: bool) -> str:
+    if finished:
+        best = "" if trainer.best_mrr is None else f", best valid MRR {trainer.best_mrr:.3f}"
+        return f"trained: {trainer.folder}{best}"
+    where = _iteration(trainer.phase.iteration, len(trainer.phases))
+    return f"{where}stopped at step {trainer.step:,} of {trainer.total_steps:,}, saved."
+
+
+def _iteration(number: int, count: int) -> str:
+    """Named only where there are several."""
+    return f"iteration {number} of {count}, " if count > 1 else ""
