@@ -9,7 +9,7 @@ resumed run sees the same batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -67,27 +67,19 @@ class Batch:
         """Part of the rows, possibly none; the losses of all parts add up to that of the whole batch."""
         rows, columns = self.tokens.shape
         low, high = rows * part // parts, rows * (part + 1) // parts
-        return Batch(
-            self.tokens[low:high],
-            self.positions[low:high],
-            self.visible[low:high],
-            self.relations.between(low * columns, high * columns),
-            self.entities.between(low * columns, high * columns),
-            self.weight,
-            self.sampled,
+        return replace(
+            self,
+            tokens=self.tokens[low:high],
+            positions=self.positions[low:high],
+            visible=self.visible[low:high],
+            relations=self.relations.between(low * columns, high * columns),
+            entities=self.entities.between(low * columns, high * columns),
         )
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
-        return Batch(
-            self.tokens.to(device),
-            self.positions.to(device),
-            self.visible.to(device),
-            self.relations.to(device),
-            self.entities.to(device),
-            self.weight,
-            self.sampled.to(device) if self.sampled else None,
-        )
+        moved = {name: part.to(device) for name, part in vars(self).items() if hasattr(part, "to")}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)

@@ -109,34 +109,19 @@ def no_words(num_entities: int) -> Profile:
 
 
 def new_scratch(index: GraphIndex, most: int) -> FeatureScratch:
-    """Zeroed working memory of one thread for the kernels."""
+    """Zeroed working memory of one thread for the kernels; `most` is the largest number of candidates."""
     n, num_edge_types, num_words = len(index.offsets) - 1, len(index.facts), index.words.size
-
-    def per_entity() -> np.ndarray:
-        return np.zeros(n)
-
+    sizes = {"wanted": len(index.rarity), "best_score": most + 1}
+    sizes |= dict.fromkeys(("profile", "wanted_signature", "row"), num_edge_types)
+    sizes |= dict.fromkeys(("words_profile", "wanted_words", "voted_words", "words_row"), num_words)
+    sizes |= dict.fromkeys(("chance", "similarity", "one", "two"), n)
+    sizes |= dict.fromkeys(("vote", "close_vote", "signature_vote", "words_vote"), n)
     return FeatureScratch(
         place=np.zeros(n, np.int64),
         has=np.zeros(n, bool),
-        profile=np.zeros(num_edge_types),
-        words_profile=np.zeros(num_words),
         taken=np.zeros(n, bool),
         known=np.zeros(n, bool),
-        chance=per_entity(),
-        similarity=per_entity(),
-        vote=per_entity(),
-        close_vote=per_entity(),
-        signature_vote=per_entity(),
-        words_vote=per_entity(),
-        one=per_entity(),
-        two=per_entity(),
-        wanted=np.zeros(len(index.rarity)),
-        wanted_signature=np.zeros(num_edge_types),
-        wanted_words=np.zeros(num_words),
-        voted_words=np.zeros(num_words),
-        row=np.zeros(num_edge_types),
-        words_row=np.zeros(num_words),
         touched=np.zeros((6, n), np.int64),
         best=np.zeros(most + 1, np.int64),
-        best_score=np.zeros(most + 1),
+        **{name: np.zeros(size) for name, size in sizes.items()},
     )
