@@ -20,12 +20,11 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
 
-from squire.evaluation.reliability_plot import draw_reliability
-
 from squire.core.files import replacing
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import Fused, rank_by_fusion
 from squire.evaluation.metrics import Metrics
+from squire.evaluation.plots import draw_reliability
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph

@@ -10,7 +10,7 @@ from torch import nn
 
 from squire.core.tensors import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
-from squire.training.checkpoints import load_optimizer, optimizer_tensors
+from squire.training.trainer import load_optimizer, optimizer_tensors
 
 
 def tiny_net() -> nn.Sequential:

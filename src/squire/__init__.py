@@ -25,27 +25,35 @@ if TYPE_CHECKING:
     from squire.evaluation.report import Evaluation as Evaluation
     from squire.graph.benchmarks.datasets import list_datasets as list_datasets
     from squire.graph.graph import Graph as Graph
+    from squire.graph.labels import LabelIndex as LabelIndex
     from squire.graph.loading import check_graph as check_graph
     from squire.graph.loading import load_graph as load_graph
     from squire.graph.loading import write_graph as write_graph
     from squire.reasoning.answers import Answer as Answer
     from squire.reasoning.answers import Answers as Answers
     from squire.reasoning.answers import Evidence as Evidence
+    from squire.reasoning.answers import Origin as Origin
     from squire.reasoning.attention import attention_of as attention_of
+    from squire.reasoning.reasoner import RankedBy as RankedBy
     from squire.reasoning.reasoner import Reasoner as Reasoner
     from squire.rules.mining import MiningOptions as MiningOptions
     from squire.rules.ruleset import RuleSet as RuleSet
+    from squire.search.options import Aggregate as Aggregate
     from squire.server.serving import serve as serve
 
 # Where each public name lives. They are imported when they are first used, since torch takes a second to load.
 _HOMES = {
+    "Aggregate": "search.options",
     "Answer": "reasoning.answers",
     "Answers": "reasoning.answers",
     "Evaluation": "evaluation.report",
     "Evidence": "reasoning.answers",
     "Graph": "graph.graph",
+    "LabelIndex": "graph.labels",
     "MiningOptions": "rules.mining",
+    "Origin": "reasoning.answers",
     "Predictions": "completion.predictions",
+    "RankedBy": "reasoning.reasoner",
     "Reasoner": "reasoning.reasoner",
     "RuleSet": "rules.ruleset",
     "Run": "api",

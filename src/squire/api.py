@@ -334,7 +334,16 @@ class Run:
 
     def evaluations(self) -> list[dict[str, Any]]:
         """The evaluations kept in the run folder, as JSON."""
-        return [json.loads(file.read_text(encoding="utf-8")) for file in evaluation_files(self.folder)]
+        found = []
+        for file in evaluation_files(self.folder):
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+                content["rows"], content.get("step")
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                logger.warning("%s: not a result of `squire evaluate` (%s)", file, error)
+            else:
+                found.append(content)
+        return found
 
     def plot(self, output: str | Path | None = None) -> Path:
         """Draw the training curves. Returns the picture's file."""

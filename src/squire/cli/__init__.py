@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from squire import __version__
-from squire.cli import data, rules, runs, serve, study
+from squire.cli import data, rules, runs, study
 from squire.cli.console import errors, show_log
 from squire.errors import SquireError
 
@@ -32,7 +32,7 @@ app.command(epilog="Example: squire train world --out runs/world --set train.epo
 app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(runs.answer)
 app.command(epilog="Example: squire evaluate runs/world --split valid")(runs.evaluate)
 app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(runs.complete)
-app.command(epilog="Example: squire serve runs/world --open")(serve.serve)
+app.command(epilog="Example: squire serve runs/world --open")(runs.serve)
 app.command(epilog="Example: squire fuse runs/world --no-names")(runs.fuse)
 app.command(epilog="Example: squire plot runs/world -o world.png")(runs.plot)
 app.add_typer(data.app, name="data")

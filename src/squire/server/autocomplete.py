@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rapidfuzz import fuzz, process
 
 if TYPE_CHECKING:
-    from squire.graph.graph import Graph
+    from squire import Graph
 
 Positions = npt.NDArray[np.int64]
 

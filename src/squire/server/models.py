@@ -5,37 +5,30 @@ Methods that decode must be called from the decoding thread only (`batching`); a
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.run_files import ANNOTATION, evaluation_files
-from squire.core.version import __version__ as __version__
+from squire import Aggregate as Aggregate
+from squire import Answer as Answer
+from squire import Answers as Answers
+from squire import Evidence as Evidence
+from squire import Graph, LabelIndex, Reasoner, Run, attention_of
+from squire import Origin as Origin
+from squire import RankedBy as RankedBy
+from squire import __version__ as __version__
 from squire.errors import SettingError, UnknownName
-from squire.reasoning.answers import Answer as Answer
-from squire.reasoning.answers import Answers as Answers
-from squire.reasoning.answers import Evidence as Evidence
-from squire.reasoning.answers import Origin as Origin
-from squire.reasoning.attention import attention_of
-from squire.reasoning.reasoner import RankedBy as RankedBy
-from squire.reasoning.reasoner import Reasoner
-from squire.search.options import Aggregate as Aggregate
 from squire.server.autocomplete import FITS, LabelSearch, fitting
 from squire.server.problems import Problem, as_json
+from squire.studies import ANNOTATION, Annotations
 from squire.studies import SCORES as SCORES
-from squire.studies import Annotations
-
-if TYPE_CHECKING:
-    from squire.graph.graph import Graph
-    from squire.graph.labels import LabelIndex
 
 LOGGER = logging.getLogger("squire.server")
 NEAREST = 3  # labels suggested instead of an unknown one
@@ -214,17 +207,11 @@ class Model:
 
     def _quality(self) -> list[dict[str, Any]]:
         """The results of `squire evaluate` for this training step; those of other steps are left out."""
-        results = []
-        for file in evaluation_files(self._folder):
-            try:
-                content = json.loads(file.read_text(encoding="utf-8"))
-                rows, step = content["rows"], content.get("step", self._step)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                LOGGER.warning("%s: not a result of `squire evaluate` (%s)", file, error)
-                continue
-            if step == self._step and rows:
-                results.append({key: value for key, value in content.items() if key not in ("run", "recipe")})
-        return results
+        return [
+            {key: value for key, value in content.items() if key not in ("run", "recipe")}
+            for content in Run(self._folder).evaluations()
+            if content["rows"] and content.get("step", self._step) == self._step
+        ]
 
     def _examples(self) -> list[dict[str, str]]:
         """Held-out questions: about the relations with the most facts, and the head with the most edges."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from squire.studies.ablation_study import AblationResult as AblationResult
     from squire.studies.ablation_study import ablation as ablation
+    from squire.studies.annotation_study import ANNOTATION as ANNOTATION
     from squire.studies.annotation_study import MEANINGS as MEANINGS
     from squire.studies.annotation_study import SCORES as SCORES
     from squire.studies.annotation_study import Agreement as Agreement
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "ablation_study": ("AblationResult", "ablation"),
-    "annotation_study": ("MEANINGS", "SCORES", "Agreement", "Annotations", "agreement", "annotate"),
+    "annotation_study": ("ANNOTATION", "MEANINGS", "SCORES", "Agreement", "Annotations", "agreement", "annotate"),
     "attention_study": ("AttentionMaps", "attention"),
     "case_study": ("Cases", "cases"),
     "constraint_study": ("ConstraintResult", "constraint"),

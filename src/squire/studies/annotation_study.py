@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from squire.core.files import replacing
 from squire.core.progress import progress_bar
-from squire.core.run_files import ANNOTATION
+from squire.core.run_files import ANNOTATION as ANNOTATION
 from squire.errors import DataError, SettingError
 from squire.evaluation.metrics import bootstrap
 from squire.search.evidence import GRADES

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from squire.core.files import replacing
 from squire.core.processes import interruptions
@@ -27,7 +28,7 @@ from squire.core.run_files import BEST, LAST, METRICS, START, tries_file
 from squire.core.team import ALONE, Team
 from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint
 from squire.core.version import __version__
-from squire.errors import TrainingError
+from squire.errors import CheckpointError, TrainingError
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
@@ -39,7 +40,6 @@ from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import new_model
-from squire.training.checkpoints import load_optimizer, optimizer_tensors
 from squire.training.iterative import PathCollection
 from squire.training.schedule import Phase, learning_rate, phases
 
@@ -288,3 +288,50 @@ class Trainer:
             kept = [line for line in lines if json.loads(line)["step"] <= step]
             with replacing(file) as temporary:
                 temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------------- optimizer state
+
+
+def optimizer_tensors(optimizer: Optimizer, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of Adam or AdamW for each parameter, as NAME.step, NAME.exp_avg, NAME.exp_avg_sq.
+
+    `names` is `dict(model.named_parameters())`. Learning rates are not included: they follow from the recipe and
+    the step.
+    """
+    return {
+        f"{name}.{slot}": value
+        for name, parameter in names.items()
+        for slot, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer(optimizer: Optimizer, names: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Inverse of `optimizer_tensors`, for an optimizer of the same parameters, in any order, on any device."""
+    slots: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, slot = key.rpartition(".")
+        _check_slot(key, tensor, names.get(name))
+        slots.setdefault(name, {})[slot] = tensor.clone()
+    name_of = {parameter: name for name, parameter in names.items()}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state = {
+        number: slots[name_of[parameter]]
+        for number, parameter in enumerate(parameters)
+        if name_of[parameter] in slots
+    }
+    # torch moves each slot to the right device, and numbers parameters in the order of the groups.
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _check_slot(key: str, tensor: Tensor, parameter: Tensor | None) -> None:
+    if parameter is None:
+        raise CheckpointError(f"optimizer state {key!r} belongs to no parameter of this model. {_OTHER_MODEL}")
+    if tensor.dim() and tensor.shape != parameter.shape:
+        raise CheckpointError(
+            f"optimizer state {key!r} has shape {tuple(tensor.shape)}, its parameter {tuple(parameter.shape)}. "
+            f"{_OTHER_MODEL}"
+        )
+
+
+_OTHER_MODEL = "Resume with the recipe and the graph that the run started with."
