@@ -5,7 +5,6 @@ Methods that decode must be called from the decoding thread only (`batching`); a
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,6 @@ from squire.server.problems import Problem, as_json
 from squire.studies import ANNOTATION, Annotations
 from squire.studies import SCORES as SCORES
 
-LOGGER = logging.getLogger("squire.server")
 NEAREST = 3  # labels suggested instead of an unknown one
 EXAMPLES = 6  # questions on a model card
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -42,11 +41,9 @@ class Problem(Exception):
 
     @classmethod
     def from_error(cls, error: SquireError) -> Problem:
-        """A mistake of the user. Options lose the dashes that they have on the command line."""
-        message = re.sub(r"(?<![\w-])--(?=[a-z])", "", str(error))
         if isinstance(error, UnknownName):
-            return cls(404, message, code="unknown_name", nearest=error.nearest)
-        return cls(422 if isinstance(error, SettingError) else 500, message)
+            return cls(404, str(error), code="unknown_name", nearest=error.nearest)
+        return cls(422 if isinstance(error, SettingError) else 500, str(error))
 
     @classmethod
     def internal(cls) -> Problem:
