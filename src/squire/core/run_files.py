@@ -11,7 +11,6 @@ RULES = "rules.tsv"
 TRIES = "tries.safetensors"
 LAST, BEST = "last", "best"  # checkpoints: the latest state, and the best by validation
 METRICS = "metrics.jsonl"  # one line for each step and each validation
-TENSORBOARD = "tensorboard"  # the same for TensorBoard, if it is installed
 FUSION = "fusion"  # a checkpoint: the ranker over all evidence
 ANNOTATION = "annotation"  # a folder: paths to be judged and the judgements, unless another folder is given
 LOCK = "lock"  # held while a process trains in the folder
