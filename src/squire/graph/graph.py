@@ -203,7 +203,7 @@ class Graph:
         header = "".join(f"<th>{role}</th>" for role in ROLES)
         return f"<p>{escape(repr(self))}</p><table><tr>{header}</tr>{rows}</table>"
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write everything to one file, atomically."""
         arrays: dict[str, np.ndarray] = {
             "train.offsets": self.train.offsets,
@@ -214,12 +214,12 @@ class Graph:
         }
         for kind, labels in (("entities", self.labels.entities), ("relations", self.labels.relations)):
             arrays[f"{kind}.offsets"], arrays[f"{kind}.text"] = _label_arrays(labels.array)
-        save_tensors(path, FORMAT, arrays, {"name": self.name, "prefixes": dict(self.labels.prefixes)})
+        save_tensors(Path(path), FORMAT, arrays, {"name": self.name, "prefixes": dict(self.labels.prefixes)})
 
     @classmethod
-    def load(cls, path: Path) -> Graph:
+    def load(cls, path: str | Path) -> Graph:
         """Inverse of `save`."""
-        found = load_tensors(path, FORMAT)
+        found = load_tensors(Path(path), FORMAT)
         arrays = {name: frozen(array) for name, array in found.arrays.items()}
         try:
             entities, relations = (

@@ -225,11 +225,12 @@ def _number_parts(
 # ---------------------------------------------------------------------------------------------------- writing
 
 
-def write_graph(graph: Graph, target: Path, suffix: str = ".tsv") -> list[Path]:
+def write_graph(graph: Graph, target: str | Path, suffix: str = ".tsv") -> list[Path]:
     """Write a `.graph` file, one file of all triples, or a folder of splits; returns the files.
 
     The suffix of `target` gives the format; a target without one is a folder of files with this `suffix`.
     """
+    target = Path(target)
     if target.suffix == FILE_SUFFIX:
         graph.save(target)
         return [target]

@@ -83,11 +83,10 @@ class RuleSet:
     >>> import squire
     >>> graph = squire.load_graph("world")
     >>> rules = squire.mine(graph, length=2, constants=False)
-    >>> languages = rules.for_relation("official language")
-    >>> print(languages[0])
-    official language(X, Y) ⇐ official language(A, X) ∧ official language(A, Y)
-    >>> rules.answer("Austria", "borders", k=1)[0].rule
-    'borders(X, Y) ⇐ borders(Y, X)'
+    >>> print(rules.for_relation("currency")[0])
+    currency(X, Y) ⇐ sovereign state(X, A) ∧ currency(A, Y)
+    >>> rules.answer("Saint Barthélemy", "currency", k=1)[0].path
+    'Saint Barthélemy ─sovereign state→ France ─currency→ Euro'
     """
 
     graph: Graph = field(repr=False)
