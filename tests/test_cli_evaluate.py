@@ -201,7 +201,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     assert "split='tests': expected train, valid or test." in run(
         folder, "--split", "tests", fails_with=SettingError
     )
-    assert "--side head: expected tail or both." in run(folder, "--side", "head", fails_with=SettingError)
+    assert "side='head': expected tail or both." in run(folder, "--side", "head", fails_with=SettingError)
     for prune in ("2", "-1", "1"):
         assert f"prune={prune}: expected" in run(folder, "--prune", prune, fails_with=SettingError)
     for wrong in (["--beam", "0"], ["--sample", "0"], ["--aggregate", "mean"], ["--relations", "-1"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -115,7 +115,7 @@ def evaluate(
     rules_file: RuleFile,
     graph: GraphOption = None,
     split: Annotated[str, typer.Option(help="valid or test.")] = "test",
-    side: Annotated[Literal["tail", "both"], typer.Option(help="tail, or both for heads as well.")] = "tail",
+    side: Annotated[str, typer.Option(help="tail, or both for heads as well.")] = "tail",
     aggregate: Annotated[str, typer.Option(help="noisy-or or max.")] = "noisy-or",
     best: Annotated[int, typer.Option(min=1, help="Rules per answer that count.")] = 5,
     as_json: AsJson = False,

@@ -131,7 +131,7 @@ def evaluate(
     run: RunFolder,
     ranking: RankingOption = None,
     split: Annotated[str, typer.Option(help="test, or valid while you are still choosing.")] = "test",
-    side: Annotated[Literal["tail", "both"], typer.Option(help="tail, as in the paper, or both.")] = "tail",
+    side: Annotated[str, typer.Option(help="tail, as in the paper, or both.")] = "tail",
     aggregate: AggregateOption = None,
     beam: BeamOption = None,
     prune: Annotated[
