@@ -1,7 +1,7 @@
-"""The features of a candidate, one source after the other, only @njit; and the arrays that compiled code shares.
+"""Kernels that compute the features of a candidate, one source after the other, and the tuples that kernels share.
 
-h is the query's head, r its relation, t the candidate. `x` begins at the first feature of the source, filled in
-the order of the table.
+h is the query's head, r its relation, t the candidate. `x` starts at the first feature of the source and is filled
+in the order of the table in `features`.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ import numpy as np
 from squire.core.compile import inner_kernel, int64
 from squire.rules._walks import lower_bound, span
 
-Array = Any  # numba infers the types; the shapes stand at the fields
+Array = Any  # numba infers the types
 
 
 class Profile(NamedTuple):
-    """What each entity has of something, as a row of norm 1."""
+    """The weighted items (relations, words) of each entity, as a row of norm 1."""
 
     offsets: Array  # (entity + 1)
     item: Array  # (entity, item), flat
     weight: Array  # (entity, item), flat
-    size: int  # how many items there are
+    size: int  # number of distinct items
 
 
 class GraphIndex(NamedTuple):
-    """A graph, as votes and walks need it."""
+    """A graph in the form that votes and walks need."""
 
     offsets: Array  # (entity + 1): an `Adjacency`
     relations: Array  # (edge)
     tails: Array  # (edge)
     attribute: Array  # (edge): its relation and tail as one number
-    rarity: Array  # (attribute): squared, 0 if one entity alone has it
+    rarity: Array  # (attribute): squared; 0 if only one entity has it
     scale: Array  # (entity): 1 / the norm of its attributes
-    signature: Profile  # the edge relations that an entity has
-    words: Profile  # of its name
-    tail_offsets: Array  # (edge relation + 1)
-    tail: Array  # (edge relation, tail), flat: the most frequent first
-    tail_count: Array  # (edge relation, tail), flat
-    tail_above: Array  # (edge relation, tail), flat: how many are more frequent
-    head_offsets: Array  # (edge relation + 1)
-    head: Array  # (edge relation, head), flat
-    facts: Array  # (edge relation)
-    loops: Array  # (edge relation): share of its facts that link an entity to itself
+    signature: Profile  # the edge types of each entity
+    words: Profile  # the words of its name
+    tail_offsets: Array  # (edge type + 1)
+    tail: Array  # (edge type, tail), flat: the most frequent first
+    tail_count: Array  # (edge type, tail), flat
+    tail_above: Array  # (edge type, tail), flat: how many are more frequent
+    head_offsets: Array  # (edge type + 1)
+    head: Array  # (edge type, head), flat
+    facts: Array  # (edge type)
+    loops: Array  # (edge type): share of its facts that link an entity to itself
 
 
 class RuleCandidates(NamedTuple):
-    """What rules answer, as `Candidates` has it."""
+    """The answers of rules, with the best rules of each."""
 
     offsets: Array  # (query + 1)
     answers: Array  # (answer), sorted within a query
@@ -57,7 +57,7 @@ class RuleCandidates(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many candidates each source names, and who votes."""
+    """How many candidates each source proposes, and how votes are weighted."""
 
     frequency: int
     rules: int
@@ -65,15 +65,15 @@ class Sizes(NamedTuple):
     signature: int
     words: int
     voters: int
-    power: int  # of the similarity of signatures: it is high among most entities
-    words_power: int  # of the similarity of names
+    power: int  # exponent of the similarity of signatures, which is high for most pairs
+    words_power: int  # exponent of the similarity of names
     own_tails: int
-    least: float  # chance of a walk that counts as none
+    least: float  # added to the probability of a walk
     drop_linked: bool
 
 
 class FeatureColumns(NamedTuple):
-    """Where the features of each source begin."""
+    """The first column of each source."""
 
     frequency: int
     rules: int
@@ -85,27 +85,27 @@ class FeatureColumns(NamedTuple):
 
 
 class FeatureScratch(NamedTuple):
-    """Memory that queries use one after the other: zero between them, but for what the relation has left."""
+    """Working memory, all zero between queries except for what depends on the relation only."""
 
-    place: Array  # (entity): its place among the tails of the relation, plus one
+    place: Array  # (entity): 1 + its position among the tails of the relation
     has: Array  # (entity): does it have the relation?
-    profile: Array  # (edge relation): the mean signature of the relation's tails, of norm 1
-    words_profile: Array  # (word): the same of their names
+    profile: Array  # (edge type): the mean signature of the relation's tails, of norm 1
+    words_profile: Array  # (word): the same for their names
     taken: Array  # (entity): is it a candidate?
-    known: Array  # (entity): is it known, so that it must not become one?
-    chance: Array  # (entity): noisy or of its rules
+    known: Array  # (entity): is it a known answer, and so no candidate?
+    chance: Array  # (entity): noisy-or of its rules
     similarity: Array  # (entity)
     vote: Array  # (entity)
     close_vote: Array  # (entity)
     signature_vote: Array  # (entity)
     words_vote: Array  # (entity)
-    one: Array  # (entity): chance of a walk to be there after a step
-    two: Array  # (entity)
-    wanted: Array  # (attribute): mean weight among the tails that h has
-    wanted_signature: Array  # (edge relation)
+    one: Array  # (entity): probability that a walk is there after one step
+    two: Array  # (entity): after two steps
+    wanted: Array  # (attribute): mean weight over the tails that h has
+    wanted_signature: Array  # (edge type)
     wanted_words: Array  # (word)
-    voted_words: Array  # (word): of the tails that votes by name are for
-    row: Array  # (edge relation): the signature of h
+    voted_words: Array  # (word): of the tails voted for by name
+    row: Array  # (edge type): the signature of h
     words_row: Array  # (word): the name of h
     touched: Array  # (6, entity): where similarity, vote, signature_vote, one, two and words_vote are not zero
     best: Array  # (most)
@@ -114,7 +114,7 @@ class FeatureScratch(NamedTuple):
 
 @inner_kernel
 def add_row(entity: int, share: float, profile: Profile, to: Array) -> None:
-    """Add a share of an entity's row; a share of nothing takes all of it away again."""
+    """Add a share of an entity's row; a share of 0 sets its items to 0."""
     for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
         b = profile.item[j]
         to[b] = to[b] + share * profile.weight[j] if share else 0.0
@@ -122,7 +122,7 @@ def add_row(entity: int, share: float, profile: Profile, to: Array) -> None:
 
 @inner_kernel
 def likeness(entity: int, profile: Profile, row: Array) -> float:
-    """The product of an entity's row and another one.  row: (item)"""
+    """The inner product of an entity's row and another row.  row: (item)"""
     total = 0.0
     for j in range(profile.offsets[entity], profile.offsets[entity + 1]):
         total += row[profile.item[j]] * profile.weight[j]
@@ -166,7 +166,7 @@ def fill_rules(t: int, query: int, rule: RuleCandidates, x: Array) -> None:
 
 @inner_kernel
 def fill_votes(t: int, totals: tuple[float, float, float], s: FeatureScratch, x: Array) -> None:
-    # A little is added to the sums: one voter that is hardly alike must not decide.
+    # A constant is added to the sums, so that a single, hardly similar voter does not decide.
     x[0] = s.vote[t]
     x[1] = s.vote[t] / (totals[0] + 1e-3)
     x[2] = s.close_vote[t] / (totals[1] + 1e-3)
@@ -225,7 +225,7 @@ def fill_tails_and_names(
 
 @inner_kernel
 def _want(tail: int, share: float, index: GraphIndex, s: FeatureScratch) -> None:
-    """Add a share of what a tail is like to what is wanted; a share of nothing takes all of it away again."""
+    """Add a share of a tail's rows to the wanted ones; a share of 0 sets its items to 0."""
     for edge in range(index.offsets[tail], index.offsets[tail + 1]):
         a = index.attribute[edge]
         s.wanted[a] = s.wanted[a] + share * index.rarity[a] * index.scale[tail] if share else 0.0

@@ -1,6 +1,7 @@
-"""Votes, walks and look-ups of one query after the other, only @njit. The terms are those of `table`.
+"""Kernels that find the candidates of one query after the other, by votes, walks and look-ups.
 
-h is the query's head, r its relation. Sums run in the order of the edges, so that results repeat.
+h is the query's head, r its relation; the other terms are those of the table in `features`. Sums follow the order
+of the edges, so that results are reproducible.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ Array = Any  # numba infers the types
 
 @kernel
 def describe(
-    queries: Array,  # (query, 2): head and edge relation, best sorted by relation
+    queries: Array,  # (query, 2): head and edge type; fastest if sorted by edge type
     index: GraphIndex,
     rule: RuleCandidates,
     sizes: Sizes,
     at: FeatureColumns,
     s: FeatureScratch,
-    offsets: Array,  # (query + 1): receives where the candidates of each query begin
-    candidates: Array,  # (room): receives them, sorted
-    features: Array,  # (room, feature): receives theirs, zero before
+    offsets: Array,  # (query + 1): output, where the candidates of each query start
+    candidates: Array,  # (capacity): output, sorted
+    features: Array,  # (capacity, feature): output, must be zero
 ) -> None:
-    """The candidates of all queries, and their features."""
+    """The candidates of all queries and their features."""
     relation = int64(-1)
     for query in range(len(queries)):
         h, r = int64(queries[query, 0]), int64(queries[query, 1])
@@ -129,7 +130,7 @@ def _leave(r: int, index: GraphIndex, s: FeatureScratch) -> None:
 
 @inner_kernel
 def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
-    """How alike those are to h that share a neighbour with it and have the relation. Gives their number."""
+    """The similarity to h of entities with a common neighbour that have the relation; returns their number."""
     num_relations = len(index.loops) // 2
     similar = s.touched[0]
     count = 0
@@ -151,13 +152,13 @@ def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
 
 @inner_kernel
 def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> tuple[int, float, float]:
-    """Who shares neighbours with h votes for its tails of r. Gives the number of tails, and sums of weights."""
+    """Entities that share neighbours with h vote for their tails of r; returns number of tails and weights."""
     similar = s.touched[0]
     count = _similar(h, index, s)
     close = int64(0)
     for i in range(count):
         close = keep_best(s.similarity[similar[i]], similar[i], sizes.voters, close, s.best_score, s.best)
-    least = s.best_score[close - 1] if close else 0.0  # all that tie with the last have a vote
+    least = s.best_score[close - 1] if close else 0.0  # including all ties with the last
     total, close_total, num_voted = 0.0, 0.0, 0
     for i in range(count):
         m = similar[i]
@@ -182,7 +183,7 @@ def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) ->
 def _vote_by_likeness(
     h: int, r: int, index: GraphIndex, profile: Profile, power: int, row: Array, votes: Array, touched: Array
 ) -> tuple[int, float]:
-    """The same by likeness of rows.  row: (item), votes: (entity), touched: receives who has votes"""
+    """The same by similarity of rows.  row: (item), votes: (entity), touched: output, entities with votes"""
     count, total = 0, 0.0
     if profile.offsets[h] == profile.offsets[h + 1]:
         return count, total
@@ -208,7 +209,7 @@ def _vote_by_likeness(
 
 @inner_kernel
 def _walk(h: int, index: GraphIndex, s: FeatureScratch) -> tuple[int, int]:
-    """Where a random walk from h may be after one step and after two."""
+    """Where a random walk from h is after one step and after two."""
     num_one, num_two = 0, 0
     degree = index.offsets[h + 1] - index.offsets[h]
     for edge in range(index.offsets[h], index.offsets[h + 1]):
@@ -262,14 +263,14 @@ def _list(
     h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: GraphIndex, sizes: Sizes,
     s: FeatureScratch, count: int, out: Array,
 ) -> int:  # fmt: skip
-    """The union of what each source likes best, without what is known; nobody asks for the right answer here."""
+    """The union of the best candidates of each source, without known answers."""
     start = count
     low, high = span(index.offsets, index.relations, h, r)
     if sizes.drop_linked:
         low, high = index.offsets[h], index.offsets[h + 1]
     for edge in range(low, high):
         s.known[index.tails[edge]] = True
-    if index.loops[r] > 0 and not s.known[h]:  # where entities are linked to themselves, h may be the answer
+    if index.loops[r] > 0 and not s.known[h]:  # if r links entities to themselves, h may be the answer
         count = _take(h, s, count, out)
     named = 0
     for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
@@ -302,7 +303,7 @@ def _take(t: int, s: FeatureScratch, count: int, out: Array) -> int:
 def _take_best(
     named: Array, number: int, score: Array, most: int, s: FeatureScratch, count: int, out: Array
 ) -> int:
-    """The best that are not known.  named: (number), score: (entity)"""
+    """Add the best that are not known.  named: (number), score: (entity)"""
     best = int64(0)
     for i in range(number):
         t = int64(named[i])
@@ -329,7 +330,7 @@ def _sort(values: Array, first: int, last: int) -> None:
 
 @inner_kernel
 def keep_best(score: float, what: int, most: int, count: int, scores: Array, kept: Array) -> int:
-    """Insert into a list of at most `most`, best first, ties by the smaller number. Gives its new length."""
+    """Insert into a list of at most `most`, best first, ties by smaller number; returns its new length."""
     if count == most:
         if most == 0 or score < scores[count - 1] or (score == scores[count - 1] and what > kept[count - 1]):
             return count
