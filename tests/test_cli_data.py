@@ -71,7 +71,7 @@ MISTAKES = {
     "a target that cannot be": (["convert", "good.tsv", "good.tsv/x.tsv"], 1, "good.tsv"),
     "a format not written": (["convert", "good.tsv", "x.csv"], 1, "cannot write '.csv'"),
     "shares": (["stats", "good.tsv", "--holdout", "0.9,0.9"], 1, "holdout=(0.9, 0.9): expected two shares"),
-    "no shares": (["stats", "good.tsv", "--holdout", "much"], 1, "holdout=much: expected two shares"),
+    "no shares": (["stats", "good.tsv", "--holdout", "much"], 1, "--holdout much: expected two shares"),
     "seed": (["stats", "good.tsv", "--seed", "-1"], 2, "Invalid value for '--seed'"),
     "order": (["check", "good.tsv", "--order", "abc"], 1, "order='abc': expected the letters"),
     "separator": (["check", "good.tsv", "--separator", "::"], 1, "separator='::': expected one ASCII character"),

@@ -200,7 +200,7 @@ def test_a_person_judges_goes_back_stops_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_nothing_that_could_sway_is_shown(tmp_path: Path) -> None:
-    done = study("annotate", a_run(), "-n", 12, "-o", tmp_path, said="1\n" * 12)
+    done = study("annotate", a_run(), "-n", 999, "-o", tmp_path, said="1\n" * 999)
     asked = "\n".join(line for line in done.stderr.splitlines() if "wrote" not in line and "drawing" not in line)
     for word in ("grounded", "completed", "asserted", "⇐", "0.", "rank"):
         assert word not in asked.partition("1 of ")[2].replace("0.5", ""), word

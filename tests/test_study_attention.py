@@ -146,7 +146,7 @@ def test_a_layer_and_a_head_can_be_chosen(tmp_path: Path, drawn: list[Figure]) -
         (["p01", "from", "--attention-head", "3"], SettingError, "attention_head=3: expected a number from 1"),
         (["p01", "live in"], UnknownName, "lives in"),
         (["p01", "from", "--answer", "nobody"], UnknownName, "nobody"),
-        (["p01", "from", "--answer", "p07", "--beam", "1"], SettingError, "--answer p07: no path leads there"),
+        (["p01", "from", "--answer", "p07", "--beam", "1"], SettingError, "answer='p07': no path leads there"),
         (["p01", "from", "-o", "a.jpg"], SettingError, "expected a name that ends in .png"),
     ],
 )  # fmt: skip

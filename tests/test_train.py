@@ -170,7 +170,7 @@ def test_a_loss_that_is_no_number_stops_with_the_step_and_the_last_good_state(tm
                 trainer.model.embedding.weight.fill_(float("nan"))
 
     with pytest.raises(
-        TrainingError, match=r"the loss is nan at step 3. The last good state is .*last.safetensors"
+        TrainingError, match=r"the loss is nan at step 3. The last good checkpoint is .*last.safetensors"
     ):
         trainer.fit(break_it)
     assert np.isfinite(weights_of(tmp_path)["embedding.weight"]).all()
