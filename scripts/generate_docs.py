@@ -34,7 +34,7 @@ def ranking_table() -> str:
     """MRR on the test tails beside the baselines and the paper."""
     lines = [
         "| graph | tail frequency | SQUIRE (paper) | best embedding (paper) | rules | all evidence "
-        "| Hits@1, Hits@10 | calibration error: first, first ten |",
+        "| Hits@1, @10 | calibration error |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for graph in (*GRAPHS, "world"):
@@ -52,8 +52,8 @@ def ranking_table() -> str:
 def evidence_table() -> str:
     """What the first ten answers of whole runs are based on, and the model's own ranking."""
     lines = [
-        "| graph | recipe | training | evidence of the first ten: grounded, completed, asserted "
-        "| paths alone: MRR | tail frequency | evidence of paths alone |",
+        "| graph | recipe | training | evidence: grounded, completed, asserted "
+        "| paths alone: MRR | tail frequency | paths alone: evidence |",
         "|---|---|---|---|---|---|---|",
     ]
     for graph in GRAPHS:
