@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -72,3 +76,27 @@ def test_the_commands_of_the_demo_run(environment: Path, tmp_path: Path) -> None
     run(squire, "train", "world", "--out", "demo", "--no-fuse", *tiny, at=tmp_path)
     assert "MRR" in run(squire, "evaluate", "demo", "--relations", "0", "--sample", "20", at=tmp_path)
     assert "Euro" in run(squire, "answer", "demo", "Saint Barthélemy", "currency", at=tmp_path)
+
+
+def test_every_import_is_declared() -> None:
+    """Tests run with the tools of developers installed, so a missing dependency would not show."""
+    project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["server"], *extras["frames"], *extras["compare"]]
+    # FastAPI is built on these two.
+    allowed = {re.split(r"[<>=\[]", one)[0].lower() for one in declared} | {"pydantic", "starlette"}
+    distributions = packages_distributions()
+    for file in sorted((HOME / "src").rglob("*.py")):
+        for name in imported(ast.parse(file.read_text(encoding="utf-8"))) - {"squire"} - sys.stdlib_module_names:
+            assert {one.lower() for one in distributions.get(name, [name])} & allowed, f"{file}: {name}"
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
