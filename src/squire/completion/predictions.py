@@ -87,7 +87,7 @@ class Predictions:
 
     def to_frame(self) -> pd.DataFrame:
         """The predictions as a pandas data frame."""
-        return to_frame(self.table.to_pylist())
+        return to_frame(self.table)
 
     def in_memory(self) -> Predictions:
         """The same, independent of the file."""

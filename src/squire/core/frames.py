@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from squire.errors import SettingError
 
@@ -11,10 +12,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def to_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The rows as a pandas data frame."""
+def to_frame(data: Any) -> pd.DataFrame:
+    """An Arrow table, a list of rows or a mapping of columns as a pandas data frame."""
     try:
         import pandas as pd
-    except ImportError:
-        raise SettingError("to_frame needs pandas: pip install pandas.") from None
-    return pd.DataFrame(list(rows))
+    except ImportError as error:
+        raise SettingError(f"to_frame needs pandas ({error}): pip install pandas") from None
+    return data.to_pandas() if isinstance(data, pa.Table) else pd.DataFrame(data)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from squire.core.frames import to_frame
 from squire.core.relations import is_inverse
 from squire.core.tensors import TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError, SettingError
@@ -169,10 +170,7 @@ class Graph:
         >>> list(Graph.from_triples([("Vienna", "capital of", "Austria")]).to_frame().columns)
         ['head', 'relation', 'tail', 'split']
         """
-        try:
-            return self.table(*splits).to_pandas()
-        except ImportError as error:
-            raise SettingError(f"to_frame needs pandas ({error}): pip install pandas") from None
+        return to_frame(self.table(*splits))
 
     def __eq__(self, other: object) -> bool:
         return (

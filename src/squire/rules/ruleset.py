@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from squire.core.frames import to_frame
 from squire.core.relations import is_inverse
 from squire.errors import SettingError, UnknownName
 from squire.graph.graph import Graph
@@ -165,10 +166,8 @@ class RuleSet:
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per rule, with the fields of `Rule` as columns."""
-        import pandas
-
         rules = self.rules
-        return pandas.DataFrame(
+        return to_frame(
             {
                 "rule": [readable(rules, i, self.graph.labels) for i in range(len(self))],
                 "confidence": rules.confidence,

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from rapidfuzz import fuzz, process
 
 from squire.core.progress import Progress, no_progress
-from squire.errors import DownloadError, UnknownName
+from squire.errors import DownloadError, SettingError, UnknownName
 from squire.graph.benchmarks.catalogue import SPLITS, TABLE, Dataset, SplitFile
 from squire.graph.benchmarks.download import fetch
 
@@ -90,6 +90,8 @@ def locate(name: str) -> Path | None:
 
 def resolve(path_or_name: str | Path, *, download: bool = False, progress: Progress = no_progress) -> Path:
     """A path that exists, else the folder of a dataset, which is downloaded only if `download`."""
+    if not isinstance(path_or_name, str | Path):
+        raise SettingError(f"source={path_or_name!r}: expected a path or the name of a dataset.")
     if str(path_or_name) and Path(path_or_name).exists():
         return Path(path_or_name)
     name = str(path_or_name)

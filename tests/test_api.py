@@ -1,0 +1,181 @@
+"""The Python API as a user types it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_run import TINY, copy_of_run, family, fused_run, small_run
+
+import squire
+from squire.cli import rules as rules_commands
+from squire.core.progress import ProgressBar
+from squire.errors import Interrupted, SettingError, UnknownName
+from squire.rules.mining import MiningOptions
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(squire, name) is not None for name in squire.__all__)
+    assert set(squire.__all__) <= set(dir(squire))
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        squire.trian  # noqa: B018
+
+
+def test_importing_loads_neither_torch_nor_numba_nor_matplotlib() -> None:
+    late = ("torch", "numba", "matplotlib", "pandas")
+    code = f"import sys, squire, squire.cli; print([name for name in {late} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_options_of_the_mine_command_have_the_defaults_of_the_library() -> None:
+    names = {"support": "min_support", "confidence": "min_confidence"}
+    defaults = {field.name: field.default for field in fields(MiningOptions)}
+    for name, parameter in inspect.signature(rules_commands.mine).parameters.items():
+        if name not in ("source", "output"):
+            assert parameter.default == defaults[names.get(name, name)], name
+
+
+# ------------------------------------------------------------------------------------------------- answers
+
+
+def test_answers_show_themselves_on_one_screen_and_as_a_frame() -> None:
+    answers = squire.Run(small_run()).answer("cleo", "grandparent", k=3)
+    lines = repr(answers).splitlines()
+    assert lines[0] == "(cleo, grandparent, ?)"
+    assert len(lines) == 1 + 2 * 3
+    frame = answers.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["entity"].tolist() == [answer.entity for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "words"),
+    [
+        ((5, "likes"), {}, SettingError, "head=5: expected a label"),
+        (("cleo", 5), {}, SettingError, "relation=5: expected a label"),
+        (("cleo", "likes", "dan"), {}, SettingError, "give either head or tail"),
+        ((None, "likes"), {}, SettingError, "give either head or tail"),
+        (("cleo", "likes"), {"ranking": "foo"}, SettingError, "ranking='foo': expected paths or fused"),
+        (("cleo", "likes"), {"k": 0}, SettingError, "k=0: expected 1 or more"),
+        (("cleopatra", "likes"), {}, UnknownName, "unknown entity 'cleopatra'. Nearest: 'cleo'"),
+    ],
+)
+def test_mistakes_name_the_parameter(
+    arguments: tuple[object, ...], options: dict[str, object], error: type[Exception], words: str
+) -> None:
+    run = squire.Run(small_run())
+    with pytest.raises(error, match=re.escape(words)):
+        run.answer(*arguments, **options)  # type: ignore[arg-type]
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="no run here"):
+        squire.Run(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------- evaluation
+
+
+def test_an_evaluation_is_a_table(tmp_path: Path) -> None:
+    run = squire.Run(copy_of_run(tmp_path / "run"))
+    evaluation = run.evaluate(progress=False)
+    assert evaluation.to_frame()["method"].tolist() == ["paths", "rules+frequency", "frequency"]
+    assert evaluation.mrr == evaluation.rows[0].mrr
+    assert repr(evaluation).splitlines()[0] == "made, test, tail"
+    assert "<td>frequency</td>" in evaluation._repr_html_()
+    (kept,) = run.evaluations()
+    assert kept == json.loads(json.dumps(evaluation.as_dict()))
+    (run.folder / "evaluation-broken.json").write_text("{")
+    assert run.evaluations() == [kept]
+
+
+# ------------------------------------------------------------------------------------------------- completion
+
+
+def test_predictions_without_a_file_are_in_memory(tmp_path: Path) -> None:
+    run = squire.Run(copy_of_run(tmp_path / "run"))
+    before = sorted(file.name for file in run.folder.iterdir())
+    found = run.complete(relations=["likes"], k=2, progress=False)
+    assert sorted(file.name for file in run.folder.iterdir()) == before
+    assert 0 < len(found) == len(found.to_frame()) <= 2 * found.questions
+    assert f"{len(found):,} predictions" in repr(found)
+    found.to_parquet(tmp_path / "found.parquet")
+    assert pd.read_parquet(tmp_path / "found.parquet").equals(found.to_frame())
+
+
+def test_an_output_is_not_replaced_by_accident(tmp_path: Path) -> None:
+    (tmp_path / "out.tsv").write_text("precious")
+    with pytest.raises(SettingError, match=r"out.tsv': exists. Choose another name, or force=True"):
+        squire.Run(small_run()).complete(tmp_path / "out.tsv", progress=False)
+
+
+# ------------------------------------------------------------------------------------------------- training
+
+
+def test_a_run_without_a_model_is_fused_and_says_what_it_lacks(tmp_path: Path) -> None:
+    run = squire.train(family(), tmp_path / "run", model=False, progress=False)
+    assert run.is_fused
+    assert not run.is_trained
+    assert "fusion" in repr(run)
+    assert run.evaluate(split="test", progress=False).rows[0].signature.method == "fused"
+    with pytest.raises(SettingError, match="no model yet"):
+        run.evaluate(ranking="paths", progress=False)
+
+
+def test_settings_are_a_mapping_or_texts(tmp_path: Path) -> None:
+    mapping = {key: json.loads(value) for key, value in (setting.split("=") for setting in TINY)}
+    for name, given in (("a", TINY), ("b", mapping)):
+        run = squire.train(
+            family(), tmp_path / name, recipe="small", settings=given, minutes=0, fuse=False, progress=False
+        )
+        assert not run.is_finished
+    assert squire.Run(tmp_path / "a").recipe == squire.Run(tmp_path / "b").recipe
+
+
+def test_ctrl_c_saves_raises_and_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: ProgressBar, title: str, done: int, *_more: object) -> None:
+        if (title, done) == ("epoch 1", 1):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressBar, "stage", interrupt)
+        with pytest.raises(Interrupted, match=r"stopped at step 1 of .* Resume to continue"):
+            squire.train(family(), tmp_path, recipe="small", settings=[*TINY, "train.epochs=2"], fuse=False)
+    with pytest.raises(SettingError, match="the run keeps its recipe, settings and rules"):
+        squire.train(None, tmp_path, settings=["train.epochs=3"], resume=True)
+    with pytest.raises(SettingError, match="a run on another graph"):
+        squire.train(squire.load_graph("world"), tmp_path, resume=True, fuse=False)
+    run = squire.train(None, tmp_path, resume=True, fuse=False)
+    assert run.is_trained
+    assert run.is_finished
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"minutes": float("nan")}, "minutes=nan: expected"),
+        ({"minutes": -1}, "minutes=-1: expected"),
+        ({"device": "gpu"}, "device='gpu': expected"),
+        ({"recipe": "smal"}, "unknown recipe 'smal'. Nearest: 'small'"),
+    ],
+)
+def test_a_mistake_leaves_no_folder_behind(options: dict[str, object], words: str, tmp_path: Path) -> None:
+    with pytest.raises((SettingError, UnknownName), match=words):
+        squire.train(family(), tmp_path / "run", progress=False, **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_folds_are_bounded() -> None:
+    for folds in (1, 1_000_000):
+        with pytest.raises(SettingError, match=f"folds={folds}: expected 2 to 100"):
+            squire.fuse(fused_run(), folds=folds)
