@@ -140,7 +140,7 @@ def test_a_frame_has_every_fact_and_its_split() -> None:
 
 def test_without_pandas_a_frame_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(SettingError, match="to_frame needs pandas .*: pip install pandas"):
+    with pytest.raises(SettingError, match=r"to_frame needs pandas .*: pip install pandas"):
         Graph.from_triples(FACTS).to_frame()
 
 
