@@ -22,7 +22,7 @@ from decode import train
 from gemm import gemm_gflops
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
-from squire.core.run_files import RULES, TRIES
+from squire.core.run_files import RULES, RULES_TEXT, TRIES
 from squire.core.team import ALONE
 from squire.graph.loading import load_graph
 from squire.model.recipe import Recipe, load_recipe
@@ -60,8 +60,9 @@ def nell23k(folder: str, beam: str) -> Figures:
     figures: Figures = {"queries": len(facts.queries), "facts": len(facts.triples), "beam": int(beam)}
     peaks = [gemm_gflops()]
     with tempfile.TemporaryDirectory() as scratch:
-        for name in (RULES, TRIES):
-            shutil.copy(run.folder / name, scratch)
+        for name in (RULES, RULES_TEXT, TRIES):
+            if (run.folder / name).exists():
+                shutil.copy(run.folder / name, scratch)
         for k in (2, 3):
             began, used = time.perf_counter(), time.process_time()
             collection = PathCollection(run.graph, recipe, Path(scratch), k, ALONE)

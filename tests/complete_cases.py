@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from squire.cli import app
 from squire.completion.jobs import Completion, Predictor
 from squire.completion.questions import HeadQuestions, Heads
-from squire.core.run_files import GRAPH, LAST, RECIPE, RULES
+from squire.core.run_files import GRAPH, LAST, RECIPE, RULES_TEXT
 from squire.core.tensors import save_checkpoint
 from squire.graph.graph import Graph
 from squire.model.recipe import load_recipe
@@ -44,7 +44,7 @@ def make_run(folder: Path, graph: Graph | None = None, seed: int = 0) -> Path:
     folder.mkdir(parents=True)
     graph.save(folder / GRAPH)
     (folder / RECIPE).write_text(json.dumps(recipe.to_dict()))
-    (folder / RULES).write_text(RULE)
+    (folder / RULES_TEXT).write_text(RULE)
     torch.manual_seed(seed)
     model = new_model(graph, recipe)
     weights = {f"model.{name}": tensor.numpy() for name, tensor in model.state_dict().items()}

@@ -93,12 +93,16 @@ def test_a_prefix_is_continued_only_to_a_simple_path_off_the_query_edge() -> Non
 @pytest.mark.parametrize(
     ("relations", "stops", "message"),
     [
-        ([[0]], [[1, 2]], r"prefix_relations \(1, 1\) and prefix_entities \(1, 2\) must both be \(1, prefix"),
-        ([[0, -1]], [[1, 2]], r"padded with -1 at the same last hops"),
-        ([[-1, 0]], [[-1, 2]], r"padded with -1 at the same last hops"),
-        ([[4]], [[2]], r"prefix_relations hold ids .* below 4"),
-        ([[0]], [[6]], r"prefix_entities hold ids .* below 6"),
-        ([[0, 0, 0, 0]], [[2, 3, 4, 5]], r"hops is 3, but a prefix has 4"),
+        (
+            [[0]],
+            [[1, 2]],
+            r"of shape \(1, 1\), prefix_entities of shape \(1, 2\): expected \(1, hops\)",
+        ),
+        ([[0, -1]], [[1, 2]], r"expected the same hops, padded with -1 at the end"),
+        ([[-1, 0]], [[-1, 2]], r"expected the same hops, padded with -1 at the end"),
+        ([[4]], [[2]], r"prefix_relations contain ids .* less than 4"),
+        ([[0]], [[6]], r"prefix_entities contain ids .* less than 6"),
+        ([[0, 0, 0, 0]], [[2, 3, 4, 5]], r"hops=3: a prefix has 4 hops"),
     ],
 )
 def test_prefixes_that_make_no_sense_are_refused(

@@ -26,6 +26,7 @@ from squire.model.transformer import Transformer
 from squire.paths.paths import EDGE, RULE, Paths
 from squire.paths.sampling import sample_paths
 from squire.paths.tries import Tries, unfold
+from squire.rules.rules import Rules
 from squire.training.iterative import PREFIXES, Facts, PathCollection, draw
 from squire.training.preparation import prepare, rules_of
 
@@ -191,7 +192,7 @@ def test_rules_are_those_that_the_first_paths_followed(tmp_path: Path) -> None:
     collection = a_gathering(tmp_path, 2)
     index = rules_of(collection.graph, collection.recipe, tmp_path)
     assert index is not None
-    assert (tmp_path / RULES).read_text().strip()
+    assert len(Rules.load(tmp_path / RULES))
     again = sample_paths(collection.graph.train, Facts.from_graph(collection.graph).triples, index, seed=0)
     assert (again.source == RULE).any()
     assert rules_of(collection.graph, a_recipe("paths.rules=false"), tmp_path) is None

@@ -193,11 +193,11 @@ def test_an_interruption_ends_all_threads() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hops": 0}, r"hops is 0: paths have 1 to 4"),
-        ({"hops": 5}, r"hops is 5"),
-        ({"per_triple": 0}, r"per_triple is 0"),
+        ({"hops": 0}, r"hops=0: expected 1 to 4"),
+        ({"hops": 5}, r"hops=5"),
+        ({"per_triple": 0}, r"per_triple=0"),
         ({"threads": 0}, r"threads=0"),
-        ({"seed": -1}, r"seed is -1"),
+        ({"seed": -1}, r"seed=-1"),
     ],
 )
 def test_options_that_make_no_sense_are_named(options: dict[str, int], message: str) -> None:
@@ -207,7 +207,7 @@ def test_options_that_make_no_sense_are_named(options: dict[str, int], message: 
 
 @pytest.mark.parametrize("query", [(6, 0, 1), (0, 4, 1), (0, 0, -1)])
 def test_queries_of_unknown_ids_are_refused(query: tuple[int, int, int]) -> None:
-    with pytest.raises(SettingError, match=r"queries hold ids that are not in the graph.*\(6, 4, 6\)"):
+    with pytest.raises(SettingError, match=r"queries contain ids that are not in the graph.*\(6, 4, 6\)"):
         sample_paths(graph_of([(0, 0, 1)]), one(*query), seed=0)
 
 

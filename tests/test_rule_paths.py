@@ -130,5 +130,5 @@ def test_a_rule_longer_than_the_hops_is_skipped() -> None:
 
 
 def test_rules_of_another_graph_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"rules are of a graph with 3 relations, this one has 2"):
+    with pytest.raises(SettingError, match=r"they belong to a graph with 3 relations, this one has 2"):
         sample_paths(graph_of([(0, 0, 1)]), one(0, 0, 1), rules_of((0, [1], 9), relations=3), seed=0)

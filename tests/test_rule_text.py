@@ -10,11 +10,12 @@ from graphs import fresh_folder, make_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from squire.core.run_files import RULES, RULES_TEXT
 from squire.errors import RuleError
 from squire.graph.labels import LabelIndex, Labels
-from squire.rules.anyburl import Sidecar, is_writable, read_rules, rule_text, write_rules
+from squire.rules.anyburl import Sidecar, is_writable, read_rules, read_run_rules, rule_text, write_rules
 from squire.rules.mining import MiningOptions, mine_rules
-from squire.rules.rules import PSEUDO_COUNT, ClosedIndex, Rules, mirrored
+from squire.rules.rules import NONE, PSEUDO_COUNT, ClosedIndex, Rules, mirrored
 
 NAMES = Labels(
     LabelIndex(["Austria", "German", "Washington, D.C.", "St. Martin (French part)"], "entity"),
@@ -237,3 +238,22 @@ def test_the_sidecar_tells_graph_and_estimates_and_a_foreign_one_is_ignored(tmp_
     assert Sidecar.load(rules) == Sidecar("world", {"length": 2}, False, {"borders(X,Y) <= borders(Y,X)": 0.25})
     Sidecar.path_of(rules).write_text('{"graph": 3}')
     assert Sidecar.load(rules) is None
+
+
+def test_a_run_keeps_arrays_and_an_old_run_text(tmp_path: Path) -> None:
+    assert read_run_rules(tmp_path, NAMES) is None
+    body = np.array([[0, 0, NONE], [1, NONE, NONE]], np.int32)
+    rules = Rules.closed(3, np.array([1, 0], np.int32), body, np.array([10, 100]), np.array([4, 90]))
+    rules.error[0] = 0.25
+    write_rules(rules, NAMES, tmp_path / RULES_TEXT)
+    text = read_run_rules(tmp_path, NAMES)
+    rules.save(tmp_path / RULES)
+    arrays = read_run_rules(tmp_path, NAMES)
+    assert text is not None
+    assert arrays is not None
+    assert (text.error.tolist(), arrays.error.tolist()) == ([0, 0], [0.25, 0])
+    for found in (text, arrays):
+        assert found.num_relations == 3
+        for name in ("head", "body", "head_constant", "body_constant", "body_count", "support"):
+            assert np.array_equal(getattr(found, name), getattr(rules, name)), name
+            assert getattr(found, name).dtype == getattr(rules, name).dtype

@@ -287,7 +287,7 @@ def test_the_command_trains_stops_and_resumes(facts: Path, tmp_path: Path) -> No
     assert last.exit_code == 0, last.output
     assert "trained:" in last.output
     names = {file.name for file in out.iterdir()}
-    assert {"graph.graph", "recipe.json", "rules.tsv", "tries.safetensors", "metrics.jsonl"} <= names
+    assert {"graph.graph", "recipe.json", "rules.safetensors", "tries.safetensors", "metrics.jsonl"} <= names
 
 
 def test_there_must_be_a_run_to_resume(facts: Path, tmp_path: Path) -> None:

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from squire.errors import SettingError
 
 Result = TypeVar("Result")
+CHUNKS = 32  # per thread: few enough to cost nothing, many enough for threads to finish together
 
 
 def thread_count(threads: int | None) -> int:
@@ -54,3 +58,28 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
                 yield result
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def run_chunks(
+    work: Callable[[int, int], None],
+    costs: npt.NDArray[np.int64],
+    threads: int,
+    progress: Callable[[int, int], None] | None = None,
+    counts: npt.NDArray[np.int64] | None = None,
+) -> None:
+    """Calls `work(first, last)` for ranges of items that cost about the same in total.
+
+    costs: (item). `progress` is called with the sum of the finished items and of all; an item counts as one, or as
+    much as `counts` says.  (item)
+    """
+    if not len(costs):
+        return
+    total = np.cumsum(costs)
+    cuts = np.searchsorted(total, np.linspace(0, total[-1], CHUNKS * threads + 1)[1:-1])
+    bounds = [int(cut) for cut in np.unique(np.concatenate([[0], cuts, [len(costs)]]))]
+    counts = np.ones(len(costs), np.int64) if counts is None else counts
+    done, in_all = 0, int(counts.sum())
+    for i, _ in as_done(lambda i: work(bounds[i], bounds[i + 1]), len(bounds) - 1, threads):
+        done += int(counts[bounds[i] : bounds[i + 1]].sum())
+        if progress is not None:
+            progress(done, in_all)

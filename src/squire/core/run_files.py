@@ -7,7 +7,8 @@ from squire.errors import SettingError
 
 GRAPH = "graph.graph"  # the whole graph, so that a run needs nothing outside its folder
 RECIPE = "recipe.json"  # every setting
-RULES = "rules.tsv"
+RULES = "rules.safetensors"  # the rules that the paths follow
+RULES_TEXT = "rules.tsv"  # the same in runs made before version 0.2
 TRIES = "tries.safetensors"
 LAST, BEST = "last", "best"  # checkpoints: the latest state, and the best by validation
 METRICS = "metrics.jsonl"  # one line for each step and each validation

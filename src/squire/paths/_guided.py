@@ -1,7 +1,7 @@
-"""Paths along rules (§3.3), compiled: arrays in, arrays out.
+"""Kernels that draw paths along rules (§3.3).
 
-As in `kernels`, queries that share their pivot are taken together: all but the last step of a rule is walked
-once from the pivot, for all the queries of one relation, and the last step is looked up from the other end.
+As in `_uniform`, queries that share their pivot are taken together: all but the last step of a rule is walked once
+from the pivot for all queries of one relation, and the last step is looked up from the other end.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from squire.paths._lookups import (
 
 
 class Bodies(NamedTuple):
-    """The closed rules by head relation, the most trusted first."""
+    """The closed rules by head, those of the highest smoothed confidence first."""
 
     offsets: Offsets  # (2 * relations + 1)
     body: Ids  # (entry, atom): then NONE
-    turned: Ids  # (entry, atom): as walked from the tail; then NONE
+    turned: Ids  # (entry, atom): the same from the tail
     length: Offsets  # (entry)
 
 
@@ -49,14 +49,14 @@ class Walk(NamedTuple):
     length: int
     low: int  # first steps: run_tails[low:high]
     high: int
-    middle: int  # the relation before the last
-    last: int  # the last relation, turned: from t to where it is reached
-    lazy: bool  # count at the other end what is common to both, instead of spreading from the pivot
+    middle: int  # the last edge type but one
+    last: int  # the inverse of the last edge type, as walked from t
+    lazy: bool  # intersect first steps at the other end instead of spreading from the pivot
 
 
 @inner_kernel
 def common(values: Ids, low: int, high: int, other_low: int, other_high: int) -> int:
-    """How many values two sorted slices share."""
+    """The number of values that two sorted slices share."""
     if other_high - other_low < high - low:
         low, high, other_low, other_high = other_low, other_high, low, high
     count = 0
@@ -70,7 +70,7 @@ def common(values: Ids, low: int, high: int, other_low: int, other_high: int) ->
 
 @inner_kernel
 def is_lazy(index: PathIndex, rule: Walk, ends: Offsets) -> bool:
-    """Is it less work to intersect first steps at the other ends than to spread all of them?  ends: (row, 2)"""
+    """Whether intersecting first steps at the other ends is cheaper than spreading them.  ends: (row, 2)"""
     first_steps = rule.high - rule.low
     back = opposite(index, rule.middle)
     cost = 0
@@ -84,12 +84,12 @@ def is_lazy(index: PathIndex, rule: Walk, ends: Offsets) -> bool:
 
 
 @inner_kernel
-def spread_rule(index: PathIndex, work: Work, rule: Walk, asked: int) -> None:
-    """Count the walks along the rule, all but its last step, for where they end."""
+def spread_rule(index: PathIndex, work: Work, rule: Walk, lookups: int) -> None:
+    """Counts the walks along all but the last step of the rule, by where they end."""
     for i in range(rule.low, rule.high if rule.length == 3 else rule.low + 1):
         source = index.run_tails[i] if rule.length == 3 else work.nodes[0]
         low, high = run_of(index, source, rule.middle)
-        if high - low > HEAVY * asked:
+        if high - low > HEAVY * lookups:
             work.heavy[work.sizes[1]] = source
             work.sizes[1] += 1
             continue
@@ -99,7 +99,7 @@ def spread_rule(index: PathIndex, work: Work, rule: Walk, asked: int) -> None:
 
 @inner_kernel
 def first_step_of_rule(index: PathIndex, work: Work, rule: Walk, ordinal: int, ways: int) -> int:
-    """As `first_step`: the a between the pivot and nodes[2] with this ordinal, or any as likely."""
+    """As `first_step`: the a between the pivot and nodes[2] with this ordinal, or another, drawn uniformly."""
     low, high = rule.low, rule.high
     other_low, other_high = run_of(index, work.nodes[2], opposite(index, rule.middle))
     if other_high - other_low < high - low:
@@ -120,7 +120,7 @@ def first_step_of_rule(index: PathIndex, work: Work, rule: Walk, ordinal: int, w
 
 @inner_kernel
 def scan_rule(index: PathIndex, work: Work, rule: Walk, low: int, high: int, ordinal: int) -> int:
-    """Count the groundings whose last step is from run_tails[low:high] to t, or put one in `nodes`."""
+    """Counts the groundings whose last step leads from run_tails[low:high] to t, or writes one to `nodes`."""
     total = 0
     t = work.nodes[rule.length]
     passes_t = rule.length == 3 and holds(index.run_tails, rule.low, rule.high, t)
@@ -149,12 +149,12 @@ def scan_rule(index: PathIndex, work: Work, rule: Walk, low: int, high: int, ord
 
 @inner_kernel
 def write_rule(task: Task, row: int, entry: int, body: Ids, length: int, work: Work, out: Drawn) -> None:
-    place = out.filled[row]
+    slot = out.filled[row]
     for hop in range(length):
-        out.relations[row, place, hop] = body[hop]
-        out.entities[row, place, hop] = work.nodes[length - 1 - hop if task.flipped[row] else hop + 1]
-    out.length[row, place] = length
-    out.entry[row, place] = entry
+        out.relations[row, slot, hop] = body[hop]
+        out.entities[row, slot, hop] = work.nodes[length - 1 - hop if task.flipped[row] else hop + 1]
+    out.length[row, slot] = length
+    out.entry[row, slot] = entry
     out.filled[row] += 1
 
 
@@ -169,7 +169,7 @@ def ground_edge(
     work: Work,
     out: Drawn,
 ) -> None:
-    """The rules r(X,Y) ← b(X,Y), run: the tails of b from the pivot. Not r itself: that is the query edge."""
+    """Rules r(X,Y) ← b(X,Y), except r itself, which is the query edge.  run: the tails of b from the pivot"""
     for row in rows:
         work.nodes[1] = other_of(task, row)
         if body[0] != task.relation[row] and holds(index.run_tails, run[0], run[1], work.nodes[1]):
@@ -189,17 +189,17 @@ def ground_walk(
     out: Drawn,
     key: np.uint64,
 ) -> None:
-    """One path along a longer rule for each row that has one; ends: (row, 2) is room for the rows' last runs."""
-    asked = int64(0)
+    """One path along a longer rule for each row that has one.  ends: (row, 2), scratch for the rows' last runs"""
+    lookups = int64(0)
     for i in range(len(rows)):
         ends[i, 0], ends[i, 1] = run_of(index, other_of(task, rows[i]), rule.last)
-        asked += ends[i, 1] - ends[i, 0]
-    if asked == 0:
+        lookups += ends[i, 1] - ends[i, 0]
+    if lookups == 0:
         return
     if rule.length == 3 and is_lazy(index, rule, ends[: len(rows)]):
         rule = Walk(rule.length, rule.low, rule.high, rule.middle, rule.last, True)
     else:
-        spread_rule(index, work, rule, asked)
+        spread_rule(index, work, rule, lookups)
     for i in range(len(rows)):
         work.nodes[rule.length] = other_of(task, rows[i])
         found = scan_rule(index, work, rule, ends[i, 0], ends[i, 1], ALL)
@@ -221,11 +221,11 @@ def ground_rows(
     out: Drawn,
     key: np.uint64,
 ) -> None:
-    """The rules of a relation in turn, until all rows are full; the rows share pivot, relation and direction.
+    """Follows the rules of a relation in turn until all rows are full; rows share pivot, relation and direction.
 
-    Full rows are dropped from `rows`, which is changed.
+    `rows` is changed: full rows are dropped.
     """
-    places, hops = out.relations.shape[1], out.relations.shape[2]
+    slots, hops = out.relations.shape[1], out.relations.shape[2]
     relation, flipped = task.relation[rows[0]], task.flipped[rows[0]]
     pivot = work.nodes[0]
     for entry in range(bodies.offsets[relation], bodies.offsets[relation + 1]):
@@ -242,7 +242,7 @@ def ground_rows(
             ground_walk(index, task, rows, entry, bodies.body[entry], rule, ends, work, out, key)
         left = 0
         for row in rows:
-            if out.filled[row] < places:
+            if out.filled[row] < slots:
                 rows[left] = row
                 left += 1
         rows = rows[:left]
@@ -254,7 +254,7 @@ def ground_rows(
 def ground(
     index: PathIndex, bodies: Bodies, task: Task, first: int, last: int, work: Work, out: Drawn, key: np.uint64
 ) -> None:
-    """Paths along rules for the groups first:last."""
+    """Draws paths along rules for the groups first:last."""
     for group in range(first, last):
         rows = task.order[task.groups[group] : task.groups[group + 1]].copy()
         ends = np.empty((len(rows), 2), np.int64)

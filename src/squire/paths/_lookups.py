@@ -1,7 +1,4 @@
-"""What the compiled path search is made of: the random stream, look-ups, and the memory they share.
-
-Arrays in, arrays out; `sampling` makes all checks.
-"""
+"""The graph index, look-ups and random stream shared by the kernels of path sampling. `sampling` checks inputs."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ Numbers = npt.NDArray[np.uint64]
 
 NONE = -1
 ALL: Any = np.int64(2**63 - 1)  # an ordinal that no scan reaches: count only; not a literal, see `int64`
-HEAVY = 8  # look up, do not spread, what is this much longer than all that will be asked of it
-PROBES = 64  # random tries for a first step before its candidates are enumerated
+HEAVY = 8  # a list this much longer than the number of look-ups is searched, not spread
+PROBES = 64  # random attempts at a first step before its candidates are enumerated
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -28,9 +25,12 @@ S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
 class PathIndex(NamedTuple):
-    """Two sorted views of the edges. Every edge has its inverse twin, so both views work from either end."""
+    """Two sorted views of the edges, without self-loops: they are on no simple path.
 
-    num_relations: int  # of the graph, without inverses
+    Every edge has its inverse, so both views work from either end.
+    """
+
+    num_relations: int  # without inverses
     offsets: Offsets  # (entity + 1): the pairs of x are offsets[x]:offsets[x + 1]
     tails: Ids  # (pair): the distinct neighbours of each entity, sorted
     starts: Offsets  # (pair + 1): the edges of a pair are starts[pair]:starts[pair + 1] of `relations`
@@ -58,13 +58,13 @@ class PathIndex(NamedTuple):
 
     @property
     def two_hop_degrees(self) -> Offsets:
-        """What it costs to look two hops far: the neighbours' neighbours, repeated.  (entity)"""
+        """The number of walks of two hops, which is what a look at two hops costs.  (entity)"""
         ends = offsets_from(self.degrees[self.tails])
         return np.diff(ends[self.offsets])
 
 
 def _groups(heads: Ids, values: Ids, num_entities: int) -> tuple[Offsets, Ids, Offsets]:
-    """Where each distinct (head, value) starts, of edges sorted by both, and how they divide among the heads."""
+    """The start of each distinct (head, value) in edges sorted by both, and the bounds of each head."""
     first = np.ones(len(heads), bool)
     first[1:] = (heads[1:] != heads[:-1]) | (values[1:] != values[:-1])
     starts = np.flatnonzero(first)
@@ -73,41 +73,41 @@ def _groups(heads: Ids, values: Ids, num_entities: int) -> tuple[Offsets, Ids, O
 
 
 class Task(NamedTuple):
-    """The queries: from `start` to `end`, in groups by pivot."""
+    """Queries for paths from `start` to `end`, in groups by pivot."""
 
     start: Ids  # (query)
     end: Ids  # (query)
-    relation: Ids  # (query): the edge relation from start to end that a path of one hop may not be, or NONE
+    relation: Ids  # (query): the edge type from start to end that a path may not use, or NONE
     budget: Ids  # (query): hops
-    avoid: Ids  # (query, avoided): entities that may not be visited, then NONE
-    flipped: npt.NDArray[np.bool_]  # (query): is the pivot the end?
-    order: Offsets  # (queries to do): by pivot, relation, flipped
+    avoid: Ids  # (query, avoided): entities that a path may not visit, then NONE
+    flipped: npt.NDArray[np.bool_]  # (query): whether the pivot is the end
+    order: Offsets  # (sampled query): by pivot, relation, flipped
     groups: Offsets  # (group + 1): bounds in `order`
 
 
 class Drawn(NamedTuple):
-    """What was found, a fixed number of places a query."""
+    """The paths found, in a fixed number of slots per query."""
 
-    relations: Ids  # (query, place, hop)
-    entities: Ids  # (query, place, hop)
-    length: Ids  # (query, place): hops, 0 where empty
-    entry: Offsets  # (query, place): of the rule, or NONE
-    filled: Ids  # (query): places
+    relations: Ids  # (query, slot, hop)
+    entities: Ids  # (query, slot, hop)
+    length: Ids  # (query, slot): hops, 0 where empty
+    entry: Offsets  # (query, slot): entry of the rule, or NONE
+    filled: Ids  # (query): slots in use
 
 
 class Work(NamedTuple):
-    """One thread's memory; `near` and `ways` are all 0 between groups."""
+    """The memory of one thread; `near` and `ways` are all 0 between groups."""
 
     near: Ids  # (entity): edges from the pivot
     ways: Offsets  # (entity): walks from the pivot that end here, of two hops or along a rule
-    touched: Ids  # (entity): where `ways` may not be 0
-    heavy: Ids  # (entity): first steps too large to spread
-    sizes: Offsets  # (2): how much of `touched` and `heavy` is used
-    excluded: Ids  # (avoided + 2): what the first step may not be, with NONE in between
+    touched: Ids  # (entity): entities whose `ways` may not be 0
+    heavy: Ids  # (entity): first steps with too many edges to spread
+    sizes: Offsets  # (2): lengths of `touched` and `heavy`
+    excluded: Ids  # (avoided + 2): entities that the first step may not visit, or NONE
     nodes: Ids  # (hop + 1): the path under construction, from the pivot
     state: Numbers  # (1): of the random stream
     counts: Offsets  # (hop + 1): paths of each length
-    lengths: Ids  # (hop + 1): those that exist
+    lengths: Ids  # (hop + 1): lengths that exist
 
 
 # ----------------------------------------------------------------------------------------------- randomness
@@ -123,13 +123,13 @@ def mix(x: np.uint64) -> np.uint64:
 
 @inner_kernel
 def reseed(state: Numbers, key: np.uint64, row: int, entry: int) -> None:
-    """Each (key, row, entry) has its own stream, so threads and the order of work change nothing."""
+    """Starts the stream of (key, row, entry). Results do not depend on threads or the order of work."""
     state[0] = mix(mix(key + np.uint64(row) * GOLDEN) + np.uint64(entry + 1) * GOLDEN)
 
 
 @inner_kernel
 def below(state: Numbers, bound: int) -> int:
-    """A uniform integer in [0, bound): what does not divide evenly is thrown away."""
+    """A uniform integer in [0, bound), without bias: the excess of 2^64 over a multiple of it is rejected."""
     n = np.uint64(bound)
     excess = (np.uint64(0) - n) % n  # 2^64 mod n
     while True:
@@ -144,7 +144,7 @@ def below(state: Numbers, bound: int) -> int:
 
 @inner_kernel
 def position(values: Ids | Offsets, low: int, high: int, wanted: int) -> int:
-    """The first place in sorted values[low:high] that is not less than `wanted`."""
+    """The first position in sorted values[low:high] whose value is not less than `wanted`."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] < wanted:

@@ -1,4 +1,4 @@
-"""Paths of one query to a prefix tree, compiled: arrays in, arrays out."""
+"""Kernels that build prefix trees from paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Depths = npt.NDArray[np.int8]
 
 @inner_kernel
 def shared_tokens(relations: Ids, entities: Ids, one: int, other: int) -> int:
-    """How many tokens two paths begin with in common."""
+    """The number of tokens that two paths have in common at their beginning."""
     hop = 0
     hops = relations.shape[1]
     while hop < hops and relations[one, hop] >= 0:
@@ -47,7 +47,7 @@ def sort_paths(
     last: int,
     sizes: Offsets,
 ) -> None:
-    """Put the members of the queries first:last in order of their tokens, and count the nodes they make."""
+    """Sorts the members of the queries first:last by their tokens, and counts the nodes of their trees."""
     for query in range(first, last):
         low, high = offsets[query], offsets[query + 1]
         gap = high - low
@@ -81,10 +81,9 @@ def grow(
     token: Ids,
     parent: Ids,
     depth: Depths,
-    node_weight: Ids,
     end: Ids,
 ) -> None:
-    """Write the nodes of the queries first:last, whose members are sorted; starts: (query + 1)."""
+    """Writes the nodes of the queries first:last, whose members are sorted.  starts: (query + 1)"""
     branch = np.empty(2 * relations.shape[1], np.int64)  # the nodes of the last path, from the root
     for query in range(first, last):
         node = starts[query]
@@ -97,11 +96,9 @@ def grow(
                     token[node] = values[path, at >> 1]
                     parent[node] = branch[at - 1] - starts[query] if at else -1
                     depth[node] = at + 1
-                    node_weight[node] = 0
                     end[node] = 0
                     branch[at] = node
                     node += 1
-                node_weight[branch[at]] += weight[path]
             end[branch[2 * length[path] - 1]] += weight[path]
 
 
@@ -116,7 +113,7 @@ def climb(
     relations: Ids,
     entities: Ids,
 ) -> None:
-    """Write the path that ends at each leaf, from its end to the root."""
+    """Writes the path that ends at each leaf, from its end to the root."""
     for i in range(len(leaves)):
         node = leaves[i]
         for at in range(depth[node] - 1, -1, -1):

@@ -1,11 +1,11 @@
-"""Counting and drawing random paths (§3.2), compiled: arrays in, arrays out.
+"""Kernels that count and draw random paths (§3.2).
 
-Queries are taken in groups that share their *pivot*, the end with more neighbours; both ends are equal, since
-every edge has its inverse. What the pivot sees within two hops is counted once a group, the other end is looked
-at from its own few neighbours, and a path is drawn where the two meet. No path is enumerated.
+Queries are taken in groups that share their *pivot*, the end with more neighbours; since every edge has its
+inverse, either end will do. Walks of two hops from the pivot are counted once per group. The other end is searched
+through its own few neighbours, and a path is drawn where the two meet. Paths are never enumerated.
 
-A simple path of two hops or more can use neither the query edge nor its twin: it is at the head only at its
-start and at the tail only at its end. So only a path of one hop has to be told from the query edge.
+A simple path of two hops or more can use neither the query edge nor its inverse: it is at the head only at its
+start and at the tail only at its end. So only paths of one hop must be checked against the query edge.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from squire.paths._lookups import (
 
 
 @inner_kernel
-def spread(index: PathIndex, work: Work, pivot: int, asked: int) -> None:
-    """Count the walks pivot → a → b for every b, except over those a that are cheaper to look up."""
+def spread(index: PathIndex, work: Work, pivot: int, lookups: int) -> None:
+    """Counts the walks pivot → a → b for every b, except over those a that are cheaper to look up."""
     for i in range(index.offsets[pivot], index.offsets[pivot + 1]):
         a = index.tails[i]
         low, high = index.offsets[a], index.offsets[a + 1]
-        if high - low > HEAVY * asked:
+        if high - low > HEAVY * lookups:
             work.heavy[work.sizes[1]] = a
             work.sizes[1] += 1
             continue
@@ -54,14 +54,14 @@ def spread(index: PathIndex, work: Work, pivot: int, asked: int) -> None:
 
 @inner_kernel
 def add_ways_over(index: PathIndex, work: Work, a: int, sign: int) -> None:
-    """Count the walks pivot → a → b once more (1) or no more (-1): a path to a may not pass through it."""
+    """Adds (1) or removes (-1) the walks pivot → a → b: a path to a may not pass through it."""
     for i in range(index.offsets[a], index.offsets[a + 1]):
         work.ways[index.tails[i]] += sign * work.near[a] * (index.starts[i + 1] - index.starts[i])
 
 
 @inner_kernel
 def ways_to(index: PathIndex, work: Work, b: int, avoid: Ids) -> int:
-    """The walks pivot → a → b, with no a to avoid."""
+    """The number of walks pivot → a → b whose a is not to be avoided."""
     total = work.ways[b]
     for i in range(work.sizes[1]):
         a = work.heavy[i]
@@ -75,10 +75,10 @@ def ways_to(index: PathIndex, work: Work, b: int, avoid: Ids) -> int:
 
 @inner_kernel
 def first_step(index: PathIndex, work: Work, b: int, ordinal: int, ways: int, most: int) -> int:
-    """The a of the walk pivot → a → b with this ordinal, or of any as likely.
+    """The a of the walk pivot → a → b with this ordinal, or of another one, drawn uniformly.
 
-    Where most edges of the pivot lead to b, random tries meet one soon; a try that succeeds is uniform, and so
-    is what enumeration gives after tries that failed. `most` bounds the edges between two entities.
+    Where most edges of the pivot lead to b, random attempts soon succeed. An attempt that succeeds is uniform, and
+    so is enumeration after failed attempts. `most` bounds the edges between two entities.
     """
     pivot = work.nodes[0]
     low, high = index.offsets[pivot], index.offsets[pivot + 1]
@@ -109,7 +109,7 @@ def first_step(index: PathIndex, work: Work, b: int, ordinal: int, ways: int, mo
 
 @inner_kernel
 def scan_near(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int) -> int:
-    """How many paths pivot → a → t there are; up to the one with this ordinal, which `nodes` then holds."""
+    """The number of paths pivot → a → t, or up to the one with this ordinal, which is written to `nodes`."""
     total = 0
     for i in range(index.offsets[t], index.offsets[t + 1]):
         a = index.tails[i]
@@ -122,12 +122,10 @@ def scan_near(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int) ->
 
 
 @inner_kernel
-def scan_ways(
-    index: PathIndex, work: Work, c: int, t: int, avoid: Ids, ordinal: int, place: int, most: int
-) -> int:
-    """The same for pivot → a → b → c, b at nodes[place]; c is t itself, or the last stop before t."""
+def scan_ways(index: PathIndex, work: Work, c: int, t: int, avoid: Ids, ordinal: int, slot: int, most: int) -> int:
+    """The same for pivot → a → b → c, with b at nodes[slot]; c is t itself, or the entity before t."""
     total = 0
-    own = 0 if c == t else work.near[c]  # walks over c itself; those over t are not counted in `ways`
+    own = 0 if c == t else work.near[c]  # walks through c itself; those through t are not in `ways`
     for i in range(index.offsets[c], index.offsets[c + 1]):
         b = index.tails[i]
         if b == work.nodes[0] or b == t or among(avoid, b):
@@ -137,7 +135,7 @@ def scan_ways(
         total += ways * edges
         if total > ordinal:
             rest = (ordinal - (total - ways * edges)) // edges
-            work.nodes[place] = b
+            work.nodes[slot] = b
             work.nodes[1] = first_step(index, work, b, rest, ways, most)
             return int(total)
     return int(total)
@@ -168,7 +166,7 @@ def scan_far(index: PathIndex, work: Work, t: int, avoid: Ids, ordinal: int, mos
 def scan(
     index: PathIndex, work: Work, t: int, avoid: Ids, length: int, relation: int, ordinal: int, most: int
 ) -> int:
-    """Count the simple paths of this length from the pivot to t, or put the one with this ordinal in `nodes`."""
+    """The number of simple paths of a length from the pivot to t, or up to the one with this ordinal (`nodes`)."""
     work.nodes[length] = t
     if length == 1:
         low, high = edges_between(index, t, work.nodes[0])
@@ -182,30 +180,30 @@ def scan(
 
 @inner_kernel
 def write(index: PathIndex, task: Task, row: int, length: int, work: Work, out: Drawn) -> None:
-    """Give the path in `nodes` its relations, each edge of a pair as likely, and the next place of the row."""
-    place = out.filled[row]
+    """Writes the path in `nodes` to the next slot of the row, with a uniform choice among parallel edges."""
+    slot = out.filled[row]
     nodes = work.nodes[: length + 1]
     if task.flipped[row]:
         nodes = nodes[::-1]
     for hop in range(length):
         low, high = edges_between(index, nodes[hop], nodes[hop + 1])
-        shunned = high
+        forbidden = high
         if length == 1 and holds(index.relations, low, high, task.relation[row]):
-            shunned = position(index.relations, low, high, task.relation[row])
-            high -= 1  # one edge fewer to choose from; those after it move up by one
+            forbidden = position(index.relations, low, high, task.relation[row])
+            high -= 1  # one edge fewer to choose from; later ones shift by one
         edge = low + below(work.state, high - low)
-        out.relations[row, place, hop] = index.relations[edge + (edge >= shunned)]
-        out.entities[row, place, hop] = nodes[hop + 1]
-    out.length[row, place] = length
+        out.relations[row, slot, hop] = index.relations[edge + (edge >= forbidden)]
+        out.entities[row, slot, hop] = nodes[hop + 1]
+    out.length[row, slot] = length
     out.filled[row] += 1
 
 
 @inner_kernel
 def fill_row(index: PathIndex, task: Task, row: int, work: Work, out: Drawn, key: np.uint64, most: int) -> None:
-    """Fill the row's empty places: lengths that exist take turns in random order, uniform within a length."""
+    """Fills the empty slots: the lengths that exist take turns in random order, uniform within a length."""
     reseed(work.state, key, row, NONE)
     t, avoid = other_of(task, row), task.avoid[row]
-    twin = task.relation[row]  # as scan sees it: it looks from the end that is not the pivot
+    twin = task.relation[row]  # as seen by `scan`, from the end that is not the pivot
     if twin != NONE and not task.flipped[row]:
         twin = opposite(index, twin)
     for i in range(len(avoid)):
@@ -245,11 +243,11 @@ def fill(
     key: np.uint64,
     most: int,
 ) -> None:
-    """Random paths for the groups first:last."""
+    """Draws random paths for the groups first:last."""
     for group in range(first, last):
         rows = task.order[task.groups[group] : task.groups[group + 1]]
         pivot = pivot_of(task, rows[0])
-        asked = int64(0)
+        lookups = int64(0)
         wanted = False
         for row in rows:
             if out.filled[row] == out.length.shape[1]:
@@ -257,18 +255,18 @@ def fill(
             wanted = True
             t = other_of(task, row)
             if task.budget[row] >= 3:
-                asked += index.offsets[t + 1] - index.offsets[t]
+                lookups += index.offsets[t + 1] - index.offsets[t]
             if task.budget[row] >= 4:
                 for i in range(index.offsets[t], index.offsets[t + 1]):
                     c = index.tails[i]
-                    asked += index.offsets[c + 1] - index.offsets[c]
+                    lookups += index.offsets[c + 1] - index.offsets[c]
         if not wanted:
             continue
         work.nodes[0] = pivot
         for i in range(index.offsets[pivot], index.offsets[pivot + 1]):
             work.near[index.tails[i]] = index.starts[i + 1] - index.starts[i]
-        if asked:
-            spread(index, work, pivot, asked)
+        if lookups:
+            spread(index, work, pivot, lookups)
         for row in rows:
             if out.filled[row] < out.length.shape[1]:
                 fill_row(index, task, row, work, out, key, most)
@@ -292,10 +290,10 @@ def is_same(out: Drawn, row: int, one: int, other: int) -> bool:
 
 @kernel
 def weigh(out: Drawn, weight: Ids) -> None:
-    """Count a path that is drawn again in its row at its first place.  weight: (query, place)"""
+    """Counts equal paths of a row at the first of them.  weight: (query, slot)"""
     for row in range(len(out.filled)):
-        for place in range(out.filled[row]):
+        for slot in range(out.filled[row]):
             same = 0
-            while not is_same(out, row, same, place):
+            while not is_same(out, row, same, slot):
                 same += 1
             weight[row, same] += 1

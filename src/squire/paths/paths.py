@@ -1,7 +1,4 @@
-"""The evidence paths of a set of queries, as flat arrays of ids.
-
-Knows neither how they were found nor their labels, and nothing of tokens.
-"""
+"""The evidence paths of a set of queries, as flat arrays of ids."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ NONE = -1  # no hop, no rule
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Distinct paths of each query row, in order of rows; a path drawn several times has that weight."""
+    """The distinct paths of each query, sorted by query; the weight counts how often a path was drawn."""
 
-    queries: Ids  # (row, 3): head, edge relation, tail
-    row: Offsets  # (path): which query, ascending
+    queries: Ids  # (row, 3): head, edge type, tail
+    row: Offsets  # (path): its query, ascending
     length: Ids  # (path): hops
-    relations: Ids  # (path, hop): edge relations, then NONE
-    entities: Ids  # (path, hop): where each hop arrives, at last the tail; then NONE
+    relations: Ids  # (path, hop): edge types, then NONE
+    entities: Ids  # (path, hop): the end of each hop, the last one the tail; then NONE
     weight: Ids  # (path): times drawn
     source: npt.NDArray[np.int8]  # (path): RULE, RANDOM or EDGE
     rule: Offsets  # (path): position in the rules, or NONE
@@ -36,17 +33,17 @@ class Paths:
 
     @property
     def hops(self) -> int:
-        """The most that a path may have."""
+        """The maximum length of a path."""
         return int(self.relations.shape[1])
 
     @property
     def num_sequences(self) -> int:
-        """Paths counted as often as they were drawn: what training without prefix trees would read."""
+        """The number of paths drawn: what training without prefix trees would read."""
         return int(self.weight.sum(dtype=np.int64))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Paths]) -> Paths:
-        """All rows of the parts, one part after the other, as iterative training gathers them (Algorithm 1)."""
+        """The rows of all parts, as iterative training collects them (Algorithm 1)."""
         hops = max(part.hops for part in parts)
         columns = {column.name: [getattr(part, column.name) for part in parts] for column in fields(cls)}
         starts = np.cumsum([0, *(len(part.queries) for part in parts)])

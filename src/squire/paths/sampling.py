@@ -1,26 +1,27 @@
-"""Sample evidence paths: checks the options, divides the work among threads, one call.
+"""Sampling of evidence paths.
 
 `sample_paths` makes the training set U of the paper (§3.2, §3.3, Appendix A), `continue_paths` is line 9 of its
-Algorithm 1. Both draw from one random stream per query row, so a seed gives the same paths on any number of
-threads. How paths are counted and drawn is the business of `kernels` and `rule_kernels`. No labels, no tokens.
+Algorithm 1. Every query row has its own random stream, so a seed gives the same paths on any number of threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import thread_count
+from squire.core.parallel import run_chunks, thread_count
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
-from squire.paths._chunks import Progress, chunk_bounds, run_chunks
 from squire.paths._guided import Bodies, ground
 from squire.paths._lookups import Drawn, PathIndex, Task, Work
 from squire.paths._uniform import fill, weigh
 from squire.paths.paths import EDGE, NONE, RANDOM, RULE, Paths
 from squire.rules.rules import ClosedIndex, mirrored
+
+Progress = Callable[[int, int], None]  # queries done, their number
 
 MAX_HOPS = 4
 MAX_ATOMS = 3  # of a rule
@@ -38,18 +39,18 @@ def sample_paths(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Paths:
-    """`per_triple` simple paths from head to tail for each query (h, r, t), r an edge relation.  (n, 3)
+    """`per_triple` simple paths from head to tail for each query (h, r, t), r an edge type.  (n, 3)
 
-    First one path for each rule of r, in order of trust, uniform among the rule's groundings. The places left
-    are drawn at random, each anew: the lengths that exist take turns in random order, and within a length every
-    path is equally likely. So a path can be drawn again, and then has a larger weight; the weights of a row sum
-    to `per_triple`. No path uses the query edge or its inverse; where there is no path at all, and for a
-    self-loop, it is the edge (r, t) itself with all the weight (§3.2), or with `edge_weight` if that is given.
+    First, one path for each rule of r, in order of smoothed confidence and uniform among the rule's groundings.
+    The remaining paths are drawn at random, with replacement: the lengths that exist take turns in random order,
+    and within a length every path is equally likely. A path's weight is how often it was drawn, so the weights of
+    a row sum to `per_triple`. No path uses the query edge or its inverse. Where there is no path, and for a
+    self-loop, the path is the edge (r, t) itself with all the weight (§3.2), or with `edge_weight` if given.
     """
     queries = _checked_queries(adjacency, queries)
     _check_options(hops, seed)
     if per_triple < 1:
-        raise SettingError(f"per_triple is {per_triple}: at least 1 path a triple is needed.")
+        raise SettingError(f"per_triple={per_triple}: expected 1 or more.")
     _check_rules(adjacency, rules)
     index = PathIndex.from_adjacency(adjacency)
     out = _empty(len(queries), per_triple, hops)
@@ -80,12 +81,12 @@ def continue_paths(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Paths:
-    """For each query one whole path that begins with its prefix, or none: τ₁ + τ₂ of Algorithm 1.
+    """One path per query that begins with the query's prefix, or none: τ₁ + τ₂ of Algorithm 1.
 
-    A prefix (row, hop) is where each hop of τ₁ goes, NONE after its end; its edges need not be in the graph. What
-    follows is drawn as in `sample_paths`, among the simple paths on to the tail with the hops that are left of
-    `hops`. A prefix that ends at the tail is a whole path. There is none for a prefix that visits an entity
-    twice, passes through the tail, or walks the query edge.
+    The hops of a prefix τ₁ are (row, hop), then NONE; its edges need not be in the graph. The rest is drawn as in
+    `sample_paths`, among the simple paths to the tail with the hops that remain of `hops`. A prefix that ends at
+    the tail is a complete path. A prefix that visits an entity twice, passes through the tail, or uses the query
+    edge has none.
     """
     queries = _checked_queries(adjacency, queries)
     _check_options(hops, seed)
@@ -101,9 +102,9 @@ def continue_paths(
     index = PathIndex.from_adjacency(adjacency)
     out = _empty(len(queries), 1, hops)
     budget = (hops - length).astype(np.int32)
-    shunned = np.where(length == 0, queries[:, 1], NONE).astype(np.int32)  # the query edge leaves the head only
+    forbidden = np.where(length == 0, queries[:, 1], NONE).astype(np.int32)  # the query edge leaves the head only
     todo = sound & ~passes & (budget > 0)
-    task = _task(index, here, shunned, queries[:, 2], budget=budget, avoid=visited, todo=todo)
+    task = _task(index, here, forbidden, queries[:, 2], budget=budget, avoid=visited, todo=todo)
     _run(index, None, task, out, seed, threads, progress)
     out.filled[arrived] = 1
     found = np.flatnonzero(out.filled)
@@ -116,9 +117,9 @@ def continue_paths(
 
 def _check_options(hops: int, seed: int) -> None:
     if not 1 <= hops <= MAX_HOPS:
-        raise SettingError(f"hops is {hops}: paths have 1 to {MAX_HOPS} hops.")
+        raise SettingError(f"hops={hops}: expected 1 to {MAX_HOPS}.")
     if not 0 <= seed < 2**64:
-        raise SettingError(f"seed is {seed}: it must be in [0, 2^64).")
+        raise SettingError(f"seed={seed}: expected 0 or more, below 2^64.")
 
 
 def _check_rules(adjacency: Adjacency, rules: ClosedIndex | None) -> None:
@@ -127,18 +128,18 @@ def _check_rules(adjacency: Adjacency, rules: ClosedIndex | None) -> None:
     relations = (len(rules.offsets) - 1) // 2
     if relations != adjacency.num_relations:
         raise SettingError(
-            f"rules are of a graph with {relations} relations, this one has {adjacency.num_relations}."
+            f"rules: they belong to a graph with {relations} relations, this one has {adjacency.num_relations}."
         )
     if rules.body.shape[1] > MAX_ATOMS:
-        raise SettingError(f"rules have bodies of {rules.body.shape[1]} atoms: paths follow up to {MAX_ATOMS}.")
+        raise SettingError(f"rules: bodies of {rules.body.shape[1]} atoms, expected at most {MAX_ATOMS}.")
 
 
 def _checked_queries(adjacency: Adjacency, queries: Ids) -> Ids:
     if queries.ndim != 2 or queries.shape[1] != 3:
-        raise SettingError(f"queries have shape {queries.shape}: (n, 3) is needed, head, relation, tail.")
+        raise SettingError(f"queries of shape {queries.shape}: expected (n, 3), head, relation, tail.")
     limits = (adjacency.num_entities, 2 * adjacency.num_relations, adjacency.num_entities)
     if queries.size and (queries.min() < 0 or (queries.max(axis=0) >= limits).any()):
-        raise SettingError(f"queries hold ids that are not in the graph: each must be below {limits}.")
+        raise SettingError(f"queries contain ids that are not in the graph: expected less than {limits}.")
     return np.ascontiguousarray(queries, np.int32)
 
 
@@ -148,34 +149,34 @@ def _checked_prefixes(
     """The prefixes and their lengths."""
     if relations.shape != entities.shape or relations.shape[0] != len(queries) or relations.ndim != 2:
         raise SettingError(
-            f"prefix_relations {relations.shape} and prefix_entities {entities.shape} must both be "
-            f"({len(queries)}, prefix hops)."
+            f"prefix_relations of shape {relations.shape}, prefix_entities of shape {entities.shape}: "
+            f"expected ({len(queries)}, hops) for both."
         )
     there = entities != NONE
     length = np.count_nonzero(there, axis=1)
     padded_last = (there == (np.arange(entities.shape[1]) < length[:, None])).all()
     if not padded_last or ((relations != NONE) != there).any():
-        raise SettingError("prefix_relations and prefix_entities must be padded with -1 at the same last hops.")
+        raise SettingError("prefix_relations, prefix_entities: expected the same hops, padded with -1 at the end.")
     if length.size and length.max() > hops:
-        raise SettingError(f"hops is {hops}, but a prefix has {length.max()}.")
+        raise SettingError(f"hops={hops}: a prefix has {length.max()} hops.")
     for name, ids, limit in (
         ("prefix_relations", relations, 2 * adjacency.num_relations),
         ("prefix_entities", entities, adjacency.num_entities),
     ):
         if ids.size and (ids.min() < NONE or ids.max() >= limit):
-            raise SettingError(f"{name} hold ids that are not in the graph: each must be below {limit}.")
+            raise SettingError(f"{name} contain ids that are not in the graph: expected less than {limit}.")
     return relations.astype(np.int32), entities.astype(np.int32), length
 
 
 def _is_simple(visited: Ids) -> npt.NDArray[np.bool_]:
-    """Is no entity there twice?  (row, stop) -> (row)"""
+    """Whether all entities of a row differ.  (row, entity) -> (row)"""
     ordered = np.sort(visited, axis=1)
     simple: npt.NDArray[np.bool_] = np.all((ordered[:, 1:] != ordered[:, :-1]) | (ordered[:, 1:] == NONE), axis=1)
     return simple
 
 
 def _walks_query_edge(adjacency: Adjacency, queries: Ids, visited: Ids, relations: Ids) -> npt.NDArray[np.bool_]:
-    """Is the query edge (h, r, t) or its twin (t, r⁻¹, h) among the hops?  (row)"""
+    """Whether the query edge (h, r, t) or its inverse (t, r⁻¹, h) is among the hops.  (row)"""
     head, relation, tail = queries[:, :1], queries[:, 1:2], queries[:, 2:]
     n = adjacency.num_relations
     twin = np.where(relation < n, relation + n, relation - n)
@@ -199,7 +200,7 @@ def _task(
     avoid: Ids,
     todo: npt.NDArray[np.bool_],
 ) -> Task:
-    """The queries to do in groups by pivot, the end with more neighbours."""
+    """The queries in groups that share their pivot, the end with more neighbours."""
     start, relation, end = (np.ascontiguousarray(column) for column in (start, relation, end))
     flipped = index.degrees[end] > index.degrees[start]
     pivot = np.where(flipped, end, start)
@@ -210,12 +211,12 @@ def _task(
     return Task(start, end, relation, budget, avoid, flipped, order, groups)
 
 
-def _empty(rows: int, places: int, hops: int) -> Drawn:
+def _empty(rows: int, slots: int, hops: int) -> Drawn:
     return Drawn(
-        relations=np.full((rows, places, hops), NONE, np.int32),
-        entities=np.full((rows, places, hops), NONE, np.int32),
-        length=np.zeros((rows, places), np.int32),
-        entry=np.full((rows, places), NONE, np.int64),
+        relations=np.full((rows, slots, hops), NONE, np.int32),
+        entities=np.full((rows, slots, hops), NONE, np.int32),
+        length=np.zeros((rows, slots), np.int32),
+        entry=np.full((rows, slots), NONE, np.int64),
         filled=np.zeros(rows, np.int32),
     )
 
@@ -229,7 +230,7 @@ def _run(
     threads: int | None,
     progress: Progress | None,
 ) -> None:
-    """Fill `out`: chunks of groups on a pool of threads. Each row is written by one thread only."""
+    """Fills `out`, in chunks of groups on several threads. Each row is written by one thread only."""
     threads = thread_count(threads)
     bodies = None if rules is None else _bodies(rules, index.num_relations)
     most = int(np.diff(index.starts).max(initial=1))
@@ -237,7 +238,7 @@ def _run(
     for _ in range(threads):
         works.put(_work(len(index.offsets) - 1, task.avoid.shape[1]))
 
-    def do(first: int, last: int) -> int:
+    def sample(first: int, last: int) -> None:
         work = works.get()
         try:
             if bodies is not None:
@@ -245,9 +246,8 @@ def _run(
             fill(index, task, first, last, work, out, np.uint64(seed), most)
         finally:
             works.put(work)
-        return int(task.groups[last] - task.groups[first])
 
-    run_chunks(do, chunk_bounds(_costs(index, task), threads), threads, len(task.order), progress)
+    run_chunks(sample, _costs(index, task), threads, progress, np.diff(task.groups))
 
 
 def _bodies(rules: ClosedIndex, num_relations: int) -> Bodies:
@@ -271,7 +271,7 @@ def _work(entities: int, avoided: int) -> Work:
 
 
 def _costs(index: PathIndex, task: Task) -> Offsets:
-    """About what each group costs: what its pivot sees, and its rows.  (group)"""
+    """The approximate cost of each group: the two-hop neighbourhood of its pivot, and its rows.  (group)"""
     first = task.order[task.groups[:-1]]
     pivots = np.where(task.flipped[first], task.end[first], task.start[first])
     costs: Offsets = index.two_hop_degrees[pivots] + 100 * np.diff(task.groups)
@@ -282,23 +282,20 @@ def _costs(index: PathIndex, task: Task) -> Offsets:
 
 
 def _prepend(out: Drawn, rows: Offsets, relations: Ids, entities: Ids, length: Offsets) -> None:
-    """Put the prefix of each of the rows before what was found for it."""
-    for known, drawn in ((relations, out.relations), (entities, out.entities)):
-        hops = drawn.shape[2]
-        room = np.concatenate([np.full((len(rows), hops), NONE, np.int32), drawn[rows, 0]], axis=1)
-        room[:, : known.shape[1]] = np.where(known[rows] == NONE, room[:, : known.shape[1]], known[rows])
-        # (row, 2 * hop): prefix, padding, rest -> the padding between moves to the end
-        order = np.argsort(room == NONE, axis=1, kind="stable")
-        drawn[rows, 0] = np.take_along_axis(room, order, axis=1)[:, :hops]
+    """Puts each row's prefix before the path found for it."""
+    for prefix, drawn in ((relations, out.relations), (entities, out.entities)):
+        both = np.concatenate([prefix[rows], drawn[rows, 0]], axis=1)  # prefix, padding, rest
+        order = np.argsort(both == NONE, axis=1, kind="stable")  # moves the padding to the end
+        drawn[rows, 0] = np.take_along_axis(both, order, axis=1)[:, : drawn.shape[2]]
     out.length[rows, 0] += length[rows].astype(np.int32)
 
 
 def _gather(queries: Ids, out: Drawn, rules: ClosedIndex | None, edges: Offsets) -> Paths:
-    """The places that hold distinct paths, with their weights."""
+    """The distinct paths, with their weights."""
     weight = np.zeros(out.length.shape, np.int32)
     weigh(out, weight)
-    row, place = np.nonzero(weight)
-    entry = out.entry[row, place]
+    row, slot = np.nonzero(weight)
+    entry = out.entry[row, slot]
     source = np.where(entry == NONE, RANDOM, RULE).astype(np.int8)
     source[np.isin(row, edges)] = EDGE
     rule = np.full(len(row), NONE, np.int64)
@@ -308,10 +305,10 @@ def _gather(queries: Ids, out: Drawn, rules: ClosedIndex | None, edges: Offsets)
     return Paths(
         queries,
         row,
-        out.length[row, place],
-        out.relations[row, place],
-        out.entities[row, place],
-        weight[row, place],
+        out.length[row, slot],
+        out.relations[row, slot],
+        out.entities[row, slot],
+        weight[row, slot],
         source,
         rule,
     )

@@ -1,4 +1,4 @@
-"""Evidence paths as a Parquet table that people can open: one row a path, labels instead of ids."""
+"""Evidence paths as a Parquet table for people: one row per path, labels instead of ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from squire.rules.rules import ClosedIndex, Rules
 
 INVERSE = "⁻¹"  # after the label of a relation that is walked backwards
 MAX_PER_FACT = 1000
-ROWS = 1 << 17  # in a row group: what is in memory at once
+ROWS = 1 << 17  # per row group, which is what is in memory at a time
 
 SCHEMA = pa.schema(
     [
@@ -69,7 +69,7 @@ def sample_to_file(
 
 
 def write_table(paths: Paths, graph: Graph, rules: Rules | None, file: Path) -> None:
-    """Write the paths in row groups, whole or not at all."""
+    """Writes the paths; the file appears whole or not at all."""
     relations = edge_relation_labels(graph.labels)
     confidence = np.empty(0) if rules is None else rules.confidence
     with replacing(file) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer:
@@ -80,7 +80,7 @@ def write_table(paths: Paths, graph: Graph, rules: Rules | None, file: Path) -> 
 
 
 def edge_relation_labels(labels: Labels) -> pa.Array:
-    """The label of every edge relation, the inverses after all others.  (2 * relation)"""
+    """The label of every edge type, the inverses after all others.  (edge type)"""
     inverse = pa.array([label + INVERSE for label in labels.relations], pa.large_string())
     return pa.concat_arrays([labels.relations.array, inverse])
 
@@ -90,15 +90,15 @@ def _columns(
 ) -> list[pa.Array]:
     head, relation, tail = paths.queries[paths.row[rows]].T
     by_rule = paths.source[rows] == RULE
-    known = np.full(len(by_rule), np.nan)
-    known[by_rule] = confidence[paths.rule[rows][by_rule]]
+    own = np.full(len(by_rule), np.nan)
+    own[by_rule] = confidence[paths.rule[rows][by_rule]]
     return [
         entities.take(pa.array(head)),
         relations.take(pa.array(relation)),
         entities.take(pa.array(tail)),
         _path_labels(paths.relations[rows], paths.entities[rows], entities, relations),
         pa.array(SOURCES, pa.string()).take(pa.array(paths.source[rows])),
-        pa.array(known, mask=~by_rule),
+        pa.array(own, mask=~by_rule),
         pa.array(paths.weight[rows]),
     ]
 

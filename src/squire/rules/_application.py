@@ -1,4 +1,4 @@
-"""Answering a query by rules, only @njit. See `kernels` for the terms."""
+"""Kernels that apply rules to a query; see `_walks` for the terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = Any
 
 
 class ClosedRules(NamedTuple):
-    """A `ClosedIndex` sorted by length and body within each relation, so that bodies share their walks."""
+    """A `ClosedIndex` sorted by length and body within each head, so that bodies share their walks."""
 
     offsets: Array  # (2 * num_relations + 1)
     body: Array  # (entry, MAX_LENGTH)
@@ -21,28 +21,28 @@ class ClosedRules(NamedTuple):
 
 
 class ConstantRules(NamedTuple):
-    """The constant rules, and two orders in which they are looked up."""
+    """The constant rules, and the two orders in which they are looked up."""
 
     table: Array  # (constant rule, 5): head, body relation, head constant, body constant, rule
     confidence: Array  # (constant rule): smoothed
     by_body: Array  # (constant rule): rows of the table by head, body relation, body constant
-    body_key: Array  # (constant rule): these as one number, sorted
+    body_key: Array  # (constant rule): the same as one number, sorted
     by_target: Array  # (constant rule): rows of the table by head, head constant
-    target_key: Array  # (constant rule): these as one number, sorted
+    target_key: Array  # (constant rule): the same as one number, sorted
 
 
 class ApplyScratch(NamedTuple):
-    """Memory that queries use one after the other."""
+    """Memory that is reused from query to query."""
 
     seen: Array  # (entity)
     via: Array  # (entity)
     ends: Array  # (entity)
     reached: Array  # (entity)
-    slot_of: Array  # (entity): where it stands among the answers; -1 between queries
+    slot_of: Array  # (entity): its position among the answers; -1 between queries
 
 
 class FoundAnswers(NamedTuple):
-    """Receives the answers of a query."""
+    """The answers of a query."""
 
     answers: Array  # (entity)
     rules: Array  # (entity, best): the rules of highest confidence, then -1
@@ -52,16 +52,16 @@ class FoundAnswers(NamedTuple):
 @kernel
 def apply_query(
     head: int,
-    query: int,  # edge relation
+    query: int,  # edge type
     closed: ClosedRules,
     constants: ConstantRules,
     starts: Starts,
     edges: Edges,
     scratch: ApplyScratch,
-    token: int,  # above all that stand in the scratch
+    token: int,  # above all tokens in the scratch
     found: FoundAnswers,
 ) -> tuple[int, int]:
-    """All answers that the rules give for (head, query, ?). Gives their number and the last token used."""
+    """Finds all answers of the rules to (head, query, ?). Gives their number and the last token used."""
     count, token = _by_closed(head, query, closed, edges, scratch, token, found)
     num_relations = (len(closed.offsets) - 1) // 2
     count = _by_constants(head, query, num_relations, constants, edges, scratch.slot_of, count, found)
@@ -81,14 +81,11 @@ def _by_closed(
     token: int,
     found: FoundAnswers,
 ) -> tuple[int, int]:
-    """r(head,Y) ← b1(head,A) ∧ …: where do the bodies lead?"""
+    """r(head,Y) ← b1(head,A) ∧ …: the entities that the bodies lead to."""
     offsets, relations, tails = edges
     seen, via, ends, reached, slot_of = scratch
-    count, num_ends, walked = (
-        int64(0),
-        0,
-        int64(-1),
-    )  # `walked`: the entry whose walk stands in `ends` and `via`
+    count, num_ends = int64(0), 0
+    walked = int64(-1)  # the entry whose walk is in `ends` and `via`
     for entry in range(closed.offsets[query], closed.offsets[query + 1]):
         body, length = closed.body[entry], closed.length[entry]
         if walked < 0 or not _same_walk(closed, walked, entry):
@@ -109,7 +106,7 @@ def _by_closed(
 
 @inner_kernel
 def _same_walk(closed: ClosedRules, one: int, other: int) -> bool:
-    """Do two bodies differ in their last hop only?"""
+    """Whether two bodies differ only in their last hop."""
     if closed.length[one] != closed.length[other]:
         return False
     for hop in range(closed.length[one] - 1):
@@ -129,9 +126,9 @@ def _by_constants(
     count: int,
     found: FoundAnswers,
 ) -> int:
-    """r(head,c) ← b(head,d): which bodies does the head satisfy?"""
+    """r(head,c) ← b(head,d): the rules whose body the head satisfies."""
     offsets, relations, tails = edges
-    width, previous = len(offsets), -1  # a body's entity + 1, or 0 for any
+    width, previous = len(offsets), -1  # the key of a body's entity is + 1, or 0 for any
     for edge in range(offsets[head], offsets[head + 1]):
         b, d = int64(relations[edge]), tails[edge]
         if d == head:
@@ -163,7 +160,7 @@ def _by_mirrors(
     count: int,
     found: FoundAnswers,
 ) -> int:
-    """r⁻¹(Y,head) ← b(Y,d): who satisfies the bodies of rules that predict the head?"""
+    """r⁻¹(Y,head) ← b(Y,d): the entities that satisfy the body of a rule that predicts the head."""
     offsets, relations, tails = edges
     mirror = inverse(query, num_relations)
     key = mirror * (len(offsets) - 1) + head
@@ -190,7 +187,7 @@ def _by_mirrors(
 
 @inner_kernel
 def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
-    """Has `head` an edge of this relation to an entity that is neither itself nor `tail`?"""
+    """Whether `head` has an edge of this relation to an entity other than itself and `tail`."""
     low, high = span(offsets, relations, head, relation)
     for edge in range(low, high):
         if tails[edge] != tail and tails[edge] != head:
@@ -200,7 +197,7 @@ def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relati
 
 @inner_kernel
 def _offer(answer: int, rule: int, confidence: float, slot_of: Array, count: int, found: FoundAnswers) -> int:
-    """Note that a rule gives an answer: insert it among the answer's best, ties by the smaller rule number."""
+    """Inserts a rule among the best of an answer; ties go to the smaller rule number."""
     answers, top_rules, top_confidence = found
     best = top_rules.shape[1]
     slot = slot_of[answer]
@@ -227,7 +224,7 @@ def _offer(answer: int, rule: int, confidence: float, slot_of: Array, count: int
 def ground(
     x: int, y: int, body: Array, length: int, offsets: Array, relations: Array, tails: Array, path: Array
 ) -> bool:
-    """The first simple path from x to y along a body, written to `path` (the entities after x)."""
+    """Finds the first simple path from x to y along a body; writes the entities after x to `path`."""
     if length == 1:
         path[0] = y
         return x != y and has_edge(offsets, relations, tails, x, body[0], y)

@@ -1,4 +1,4 @@
-"""Counting for the miner, only @njit: support, body counts, rules with constants. See `kernels` for the terms."""
+"""Kernels that count for the miner: support, body counts, rules with constants. See `_walks` for the terms."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, r
 
 Array = Any
 
-# A neighbour list is scanned unless the other end's is this many times shorter: a binary search costs more a step.
+# A neighbour list is scanned unless the other end's is this many times shorter: binary search costs more per step.
 SEARCH_FACTOR = 8
 
 
 class Neighbours(NamedTuple):
-    """The neighbours of one Y at a time."""
+    """The neighbours of the current Y."""
 
-    pair: Array  # (entity): the pair for whose Y this entity is a neighbour
+    pair: Array  # (entity): the last pair whose Y has this neighbour
     first: Array  # (entity): its edges from Y, by pair
     stop: Array
 
 
 class CountTable(NamedTuple):
-    """A hash table with open addressing that counts each key once a pair."""
+    """A hash table with open addressing that counts each key once per pair."""
 
-    keys: Array  # (slot): or -1
+    keys: Array  # (slot): -1 if free
     counts: Array
-    last: Array  # (slot): the pair that touched it last
+    last: Array  # (slot): the last pair that touched it
 
 
 class EdgeRuns(NamedTuple):
@@ -39,16 +39,16 @@ class EdgeRuns(NamedTuple):
 
 
 class CountScratch(NamedTuple):
-    """Memory that groups of bodies use one after the other."""
+    """Memory that is reused from group to group."""
 
-    seen: Array  # (entity): the walk that last came here
+    seen: Array  # (entity): the last walk that came here
     via: Array  # (entity): from where
-    ends: Array  # (entity): where a walk stands before its last hop
-    reached: Array  # (entity): the body and start that last led here
-    body_of: Array  # (edge relation): which body of the group ends with it; -1 between groups
+    ends: Array  # (entity): ends of a walk before its last hop
+    reached: Array  # (entity): the last body and start that led here
+    body_of: Array  # (edge type): the body of the group that ends with it; -1 between groups
     run_of: Array  # (run): the last hops of each body, as linked lists
     next_run: Array
-    end_of: Array  # (run): the end that a listed run leaves from
+    end_of: Array  # (run): the end from which a listed run leaves
 
 
 class GroupCounts(NamedTuple):
@@ -73,10 +73,10 @@ def count_support(
     edges: Edges,
     by_pair: Edges,  # the same edges sorted by head, tail, relation
 ) -> tuple[Array, Array]:
-    """How many of the pairs each body of this length links: keys (b1 · 2R + b2) · 2R + b3, or -1, and counts.
+    """The number of pairs that each body of this length links: keys (b1 · 2R + b2) · 2R + b3, or -1, and counts.
 
-    From X one hop, from Y one hop, and the edges between: never more than two hops are walked. One hash table does
-    the counting and, by the pair that last touched an entry, the counting once a pair.
+    One hop from X, one hop from Y, and the edges between: never more than two hops are walked. The hash table
+    counts a key once per pair, by the last pair that touched it.
     """
     num_entities = len(edges.offsets) - 1
     near = Neighbours(
@@ -100,7 +100,7 @@ def count_support(
             used += _link_pair(x, y, pair, length, num_relations, edges, by_pair, near, table, room)
             if 2 * used < len(table.keys):
                 break
-            # Full in the middle of a pair: doing it again is harmless, since a pair counts once. Growing here
+            # Full in the middle of a pair: repeating the pair is harmless, since it counts once. Growing here
             # and not inside keeps the inner loops free of reference counts (3× faster).
             size = 2 * len(table.keys)
             grown = CountTable(np.full(size, -1), np.zeros(size, np.int32), np.zeros(size, np.int32))
@@ -120,9 +120,9 @@ def _link_pair(
     by_pair: Edges,
     near: Neighbours,
     table: CountTable,
-    room: int,  # entries that may still be added
+    room: int,  # entries that the table can still take
 ) -> int:
-    """Count the bodies between X and Y; gives how many are new in the table, and stops when there is no room."""
+    """Counts the bodies between X and Y. Gives the number of new entries, and stops when the table is full."""
     offsets, relations, tails = edges
     _, pair_relations, pair_tails = by_pair
     near_y, first, stop = near
@@ -175,7 +175,7 @@ def _link_pair(
 
 @inner_kernel
 def _slot(keys: Array, key: Array) -> Array:
-    """Where `key` is, or where it would go."""
+    """The slot of `key`, or the free one where it belongs."""
     mask = len(keys) - 1
     slot = ((key * int64(-7046029254386353131)) >> int64(20)) & mask  # Fibonacci hashing
     while keys[slot] >= 0 and keys[slot] != key:
@@ -185,7 +185,7 @@ def _slot(keys: Array, key: Array) -> Array:
 
 @inner_kernel
 def _touch(keys: Array, counts: Array, last: Array, key: Array, pair: int) -> int:
-    """Count `key` once for this pair. Gives 1 if it is new in the table, else 0."""
+    """Counts `key` once for this pair. Gives 1 if it is new in the table, else 0."""
     slot = _slot(keys, key)
     new = keys[slot] < 0
     if new or last[slot] != pair:
@@ -209,17 +209,17 @@ def _copy_entries(table: CountTable, larger: CountTable) -> None:
 @kernel
 def count_bodies(
     bodies: Array,  # (body, MAX_LENGTH): all of one length
-    group_offsets: Array,  # (group + 1): bodies of one group are alike but for their last atom
+    group_offsets: Array,  # (group + 1): bodies of a group differ only in their last atom
     length: int,
-    limits: Array,  # (body): a body that gives more pairs than this is of no use
-    starts: Starts,  # shuffled: the first of them are a sample
-    pilot: int,  # so many starts tell what the rest will cost
-    budgets: Array,  # (group): steps that it may take
+    limits: Array,  # (body): a body that gives more pairs than this is useless
+    starts: Starts,  # shuffled: any prefix is a sample
+    pilot: int,  # starts from which the cost of the rest is estimated
+    budgets: Array,  # (group): steps allowed
     edges: Edges,
     runs: EdgeRuns,
 ) -> tuple[Array, Array, Array, Array]:
-    """Distinct pairs (X, Y) that each body gives; their standard error, 0 if exact; whether it stayed in limits.
-    And for each group the steps that an exact count would take, or 0 if it was one.
+    """Per body: its distinct pairs (X, Y), their standard error (0 if exact), and whether it is within its limit.
+    Per group: the steps that an exact count would take, or 0 if it was one.
     """
     num_entities, num_runs = len(edges.offsets) - 1, len(runs.starts)
     scratch = CountScratch(
@@ -251,7 +251,7 @@ def _count_group(
     starts: Array,  # (start)
     pilot: int,
     budget: float,
-    bodies: Array,  # (body, MAX_LENGTH): alike but for the last atom
+    bodies: Array,  # (body, MAX_LENGTH): differ only in the last atom
     length: int,
     limits: Array,
     edges: Edges,
@@ -281,7 +281,7 @@ def _count_group(
         x = starts[i]
         token += 1
         count, walked = reach(x, bodies[0], length, offsets, relations, tails, seen, via, token, ends)
-        # Sort the last hops by body in one pass over the ends: to look up each body at each end took 6× as long.
+        # Sort the last hops by body in one pass over the ends: looking up each body at each end took 6× as long.
         listed = 0
         for end in range(count):
             b = ends[end]
@@ -323,7 +323,7 @@ def _count_group(
             mean = rest[body] / sampled
             variance = max(squares[body] / sampled - mean * mean, 0.0) * sampled / max(sampled - 1, 1)
             total[body] += mean * unknown - rest[body]
-            # A sample cannot tell less than one pair: where it saw none, the error would be 0, as if exact.
+            # At least one pair: a sample without any would have the error 0, as if it were exact.
             spread = np.sqrt(max(variance * sampled, 1.0) * (1 - sampled / unknown))
             errors[body] = unknown / sampled * spread
     return cost, token
@@ -337,12 +337,12 @@ def count_constants(
     targets: Array,  # (target): attributes (r, c) to predict
     minimum: int,  # support
     confidence: float,
-    members: Array,  # (attribute, member): the X of every attribute, flat
+    members: Array,  # (attribute, member), flat: the X of every attribute
     member_offsets: Array,
     attribute: Array,  # (edge): the attribute (relation, tail) of every edge
     attribute_relation: Array,  # (attribute)
     attribute_tail: Array,
-    bearers: Array,  # (edge relation): how many X have such an edge to another entity
+    bearers: Array,  # (edge type): number of X with such an edge to another entity
     edges: Edges,
 ) -> Array:
     """Rules (r, c) ← (b, d) and (r, c) ← (b, any).  (rule, 4): target, body, body count, support
@@ -359,7 +359,7 @@ def count_constants(
     for target in targets:
         r, c = attribute_relation[target], attribute_tail[target]
         num_touched = 0
-        only_c = 0  # X whose only edge of relation r, but for a self-loop, is the one to c
+        only_c = 0  # X whose only edge of relation r, except a self-loop, leads to c
         for m in range(member_offsets[target], member_offsets[target + 1]):
             x = members[m]
             previous, own_edges = -1, 0

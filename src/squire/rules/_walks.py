@@ -1,8 +1,8 @@
-"""Looking up edges and walking bodies, only @njit: arrays in, arrays out, nothing optional.
+"""Kernels that look up edges and walk along bodies.
 
-Everywhere `offsets, relations, tails` is an `Adjacency`, and a grounding is a simple path: no entity occurs in it
-twice. So X ≠ Y, and for bodies of two atoms or more no grounding can use the very triple it predicts; for one
-atom that is the trivial body, which is left out.
+`offsets, relations, tails` are those of an `Adjacency`. A grounding is a simple path: no entity occurs twice. So
+X ≠ Y, and no grounding of two atoms or more uses the triple it predicts; for one atom, that is the trivial body,
+which is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = Any  # numba infers the types; the shapes stand at the arguments
 
 
 class Edges(NamedTuple):
-    """An `Adjacency`, as compiled code takes it."""
+    """The arrays of an `Adjacency`."""
 
     offsets: Array  # (entity + 1)
     relations: Array  # (edge)
@@ -23,10 +23,10 @@ class Edges(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """The entities that have an edge of each relation."""
+    """The entities that have an edge of each type."""
 
-    entities: Array  # (edge relation, start), flat
-    offsets: Array  # (edge relation + 1)
+    entities: Array  # (edge type, start), flat
+    offsets: Array  # (edge type + 1)
 
 
 @inner_kernel
@@ -58,7 +58,7 @@ def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[in
 
 @inner_kernel
 def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
-    """First position in low:high whose value is not below `value`."""
+    """The first position in low:high whose value is not below `value`."""
     while low < high:
         middle = (low + high) // 2
         if sorted_values[middle] < value:
@@ -78,17 +78,17 @@ def has_edge(offsets: Array, relations: Array, tails: Array, head: int, relation
 @inner_kernel
 def reach(
     x: int,
-    prefix: Array,  # (MAX_LENGTH): the body's relations; all but the last of them are walked
+    prefix: Array,  # (MAX_LENGTH): a body, of which all but the last edge type are walked
     length: int,
     offsets: Array,
     relations: Array,
     tails: Array,
-    seen: Array,  # (entity): scratch, the token of the walk that last reached it
+    seen: Array,  # (entity): scratch, the token of the last walk that reached it
     via: Array,  # (entity): scratch, the entity before it, or -1 if there are several
     token: int,
-    ends: Array,  # (entity): receives where the walk stands before its last hop
+    ends: Array,  # (entity): receives the ends of the walk before its last hop
 ) -> tuple[int, int]:
-    """Walk all but the last hop of a body from X. Gives the number of ends and of steps.
+    """Walks all but the last hop of a body from X. Gives the number of ends and of steps.
 
     A last hop from end b to y is a simple path if y is neither X nor b nor `via[b]`.
     """

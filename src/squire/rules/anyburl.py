@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from squire.core.files import create_bytes, open_bytes, replacing
 from squire.core.relations import is_inverse
+from squire.core.run_files import RULES, RULES_TEXT
 from squire.errors import RuleError, UnknownName
 from squire.graph.labels import LabelIndex, Labels
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
@@ -148,6 +149,13 @@ def read_rules(path: Path, labels: Labels) -> RuleFile:
     exact = np.zeros(len(rows))
     rules = Rules(len(labels.relations), head, body, head_constant, body_constant, *counts, exact)
     return RuleFile(rules, skipped)
+
+
+def read_run_rules(folder: Path, labels: Labels) -> Rules | None:
+    """The rules in a run folder, if any: arrays, or text in an old run."""
+    if (folder / RULES).exists():
+        return Rules.load(folder / RULES)
+    return read_rules(folder / RULES_TEXT, labels).rules if (folder / RULES_TEXT).exists() else None
 
 
 def ensure_readable(path: Path) -> None:

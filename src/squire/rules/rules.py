@@ -10,11 +10,14 @@ constant rules whose head is an inverse relation.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from squire.core.relations import inverse
+from squire.core.tensors import TensorFormat, load_tensors, save_tensors
+from squire.errors import RuleError
 from squire.graph.adjacency import Ids, Offsets
 
 MAX_LENGTH = 3
@@ -23,6 +26,9 @@ NONE = -1  # no such atom, no such constant
 # Failures added to every rule, because a ratio of few instances is unreliable. Of 2, 5, 10 and 20, ten was the
 # best or close to it on the valid splits of NELL23K, NELL995, FB15K237-20 and world (docs/LOG.md).
 PSEUDO_COUNT = 10
+
+
+FORMAT = TensorFormat("rules", "file of rules", 1, RuleError, "Mine the rules again.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +71,17 @@ class Rules:
         """Some of the rules, in the order of `index`."""
         arrays = (getattr(self, column.name)[index] for column in fields(self)[1:])
         return Rules(self.num_relations, *arrays)
+
+    def save(self, path: Path) -> None:
+        """Writes the arrays to one file, atomically."""
+        arrays = {column.name: getattr(self, column.name) for column in fields(self)[1:]}
+        save_tensors(path, FORMAT, arrays, {"num_relations": self.num_relations})
+
+    @classmethod
+    def load(cls, path: Path) -> Rules:
+        """Inverse of `save`."""
+        content = load_tensors(path, FORMAT)
+        return cls(int(content.state["num_relations"]), **content.arrays)
 
     @classmethod
     def concatenate(cls, num_relations: int, parts: list[Rules]) -> Rules:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from squire.core.run_files import BEST, LAST, RECIPE, RULES
+from squire.core.run_files import BEST, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.graph import Graph
@@ -17,7 +17,7 @@ from squire.model.prior import Prior
 from squire.model.recipe import Recipe, load_settings
 from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
-from squire.rules.anyburl import read_rules
+from squire.rules.anyburl import read_run_rules
 from squire.rules.rules import Rules
 from squire.search.options import SearchEdges
 
@@ -37,9 +37,7 @@ class TrainedModel:
     def load(cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST) -> TrainedModel:
         """Load a run with the weights of its best epoch, or with the last ones (`weights="last"`)."""
         graph, recipe = load_settings(folder)
-        rules = Rules.empty(graph.num_relations)
-        if (folder / RULES).exists():
-            rules = read_rules(folder / RULES, graph.labels).rules
+        rules = read_run_rules(folder, graph.labels) or Rules.empty(graph.num_relations)
         model = new_model(graph, recipe)
         # Without valid facts there is no best model, only a last one.
         name = weights if any(folder.glob(f"{weights}*.safetensors")) else LAST

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from squire.core.files import replacing
 from squire.core.processes import locked
 from squire.core.progress import Progress, no_progress, progress_bar
-from squire.core.run_files import LAST, RECIPE, RULES, TRIES, fingerprint, tries_file
+from squire.core.run_files import LAST, RECIPE, RULES, RULES_TEXT, TRIES, fingerprint, tries_file
 from squire.core.team import ALONE, Team, team
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency
@@ -211,7 +211,7 @@ class Ablation:
         """Prepares the paths of a new run, then its recipe, whose epochs may depend on them."""
         folder, recipe = self.run_folder(variant), variant.applied_to(self.recipe)
         if variant is NO_ITER:  # the same rules and paths that `full` began with
-            for name in (RULES, TRIES):
+            for name in (RULES, RULES_TEXT, TRIES):
                 if (source := self.run_folder(FULL) / name).exists():
                     with replacing(folder / name) as temporary:
                         shutil.copyfile(source, temporary)

@@ -10,12 +10,13 @@ from pathlib import Path
 from squire.core.progress import Progress
 from squire.core.relations import both_directions
 from squire.core.run_files import RULES, TRIES
+from squire.errors import RuleError
 from squire.graph.graph import Graph
 from squire.model.recipe import Recipe
 from squire.paths.paths import Paths
 from squire.paths.sampling import sample_paths
 from squire.paths.tries import Tries, build_tries
-from squire.rules.anyburl import read_rules, write_rules
+from squire.rules.anyburl import read_run_rules
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import ClosedIndex, Rules
 
@@ -36,7 +37,7 @@ def find_rules(
         return None
     if rules is None:
         rules = _mine(graph, progress)
-    write_rules(rules, graph.labels, folder / RULES)
+    rules.save(folder / RULES)
     return _confident(rules, recipe)
 
 
@@ -63,7 +64,11 @@ def save_tries(paths: Paths, folder: Path) -> Tries:
 
 def rules_of(graph: Graph, recipe: Recipe, folder: Path) -> ClosedIndex | None:
     """The rules that guided the path sampling of a prepared run, if any."""
-    return _confident(read_rules(folder / RULES, graph.labels).rules, recipe) if recipe.paths.rules else None
+    if not recipe.paths.rules:
+        return None
+    if (rules := read_run_rules(folder, graph.labels)) is None:
+        raise RuleError(f"{folder / RULES}: no such file. Restore it from a copy, or train again.")
+    return _confident(rules, recipe)
 
 
 def _confident(rules: Rules, recipe: Recipe) -> ClosedIndex:
