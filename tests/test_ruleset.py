@@ -67,7 +67,7 @@ def test_it_shows_itself(rules: RuleSet) -> None:
     assert TEXT in rules._repr_html_()
     frame = rules.to_frame()
     assert len(frame) == len(rules)
-    assert frame.set_index("rule").loc[TEXT, "predictions"] == 5
+    assert frame.set_index("text").loc[TEXT, "predictions"] == 5
 
 
 def test_answers_come_with_rule_and_path(rules: RuleSet) -> None:

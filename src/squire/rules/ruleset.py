@@ -166,18 +166,7 @@ class RuleSet:
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per rule, with the fields of `Rule` as columns."""
-        rules = self.rules
-        return to_frame(
-            {
-                "rule": [readable(rules, i, self.graph.labels) for i in range(len(self))],
-                "confidence": rules.confidence,
-                "smoothed_confidence": rules.smoothed_confidence,
-                "support": rules.support,
-                "predictions": rules.body_count,
-                "length": rules.length,
-                "error": rules.error,
-            }
-        )
+        return to_frame([vars(rule) for rule in self])
 
     # ---------------------------------------------------------------------------------------------------- files
 
