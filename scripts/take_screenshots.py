@@ -12,14 +12,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 CURRENCY = "#/ask?head=Saint+Barth%C3%A9lemy&relation=currency"
 LANGUAGE = "#/ask?relation=official+language&tail=Portuguese"
-# name, place on the page, width, height, colour scheme
-PICTURES = (
+Scheme = Literal["light", "dark"]
+PICTURES: tuple[tuple[str, str, int, int, Scheme], ...] = (  # name, place on the page, width, height, colours
     ("page-answer", CURRENCY, 1280, 1180, "light"),
     ("page-dark", LANGUAGE, 1280, 1180, "dark"),
     ("page-quality", "#/quality", 1280, 1000, "light"),
@@ -41,10 +42,9 @@ def main() -> None:
         service.terminate()
 
 
-def take(browser: Browser, address: str, name: str, place: str, width: int, height: int, scheme: str) -> None:
+def take(browser: Browser, address: str, name: str, place: str, width: int, height: int, scheme: Scheme) -> None:
     """Open the page at a place, wait until it has settled, and write docs/images/NAME.png."""
-    dark = "dark" if scheme == "dark" else "light"
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=dark)
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     page.goto(f"{address.rstrip('/')}/{place}")
     expect(page.locator("#model-facts")).not_to_be_empty(timeout=60_000)
     expect(page.locator("#progress")).to_be_hidden(timeout=60_000)
