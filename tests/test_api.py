@@ -122,14 +122,38 @@ def test_an_output_is_not_replaced_by_accident(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- training
 
 
-def test_a_run_without_a_model_is_fused_and_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_run_without_a_model_answers_with_known_paths(tmp_path: Path) -> None:
     run = squire.train(family(), tmp_path / "run", model=False, progress=False)
     assert run.is_fused
     assert not run.is_trained
     assert "fusion" in repr(run)
-    assert run.evaluate(split="test", progress=False).rows[0].signature.method == "fused"
-    with pytest.raises(SettingError, match="no model yet"):
-        run.evaluate(ranking="paths", progress=False)
+    answers = run.answer("cleo", "grandparent", k=5)
+    assert answers[0].entity == "cleo 2"
+    grounded = [answer.evidence for answer in answers if answer.evidence.grade == "grounded"]
+    assert grounded
+    graph = family()
+    for evidence in grounded:
+        assert evidence.probability is None
+        for edge in evidence.edges:
+            ids = (graph.labels.entity_id(edge.head), graph.labels.relation_id(edge.relation))
+            assert edge.is_fact
+            assert graph.train.contains(*ids, graph.labels.entity_id(edge.tail))
+    by_rule = [
+        evidence.rule.confidence for evidence in (answers[0].evidence, *answers[0].further) if evidence.rule
+    ]
+    assert by_rule == sorted(by_rule, reverse=True)
+    only = run.answer("cleo", "grandparent", k=5, grounded=True)
+    assert {answer.evidence.grade for answer in only} == {"grounded"}
+    evaluation = run.evaluate(split="test", progress=False)
+    assert evaluation.rows[0].signature.method == "fused"
+    assert evaluation.evidence["grounded"] > 0
+    assert len(run.complete(relations=["grandparent"], progress=False))
+    for ask in (
+        lambda: run.evaluate(ranking="paths", progress=False),
+        lambda: run.answer("cleo", "likes", beam=8, ranking="paths"),
+    ):
+        with pytest.raises(SettingError, match="has no model yet"):
+            ask()
 
 
 def test_settings_are_a_mapping_or_texts(tmp_path: Path) -> None:

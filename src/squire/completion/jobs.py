@@ -161,13 +161,15 @@ class Predictor:
 
 def checksum(reasoner: Reasoner) -> str:
     """Checksum of everything that a run's answers depend on: weights, facts of all splits, rules."""
-    trained, fusion = reasoner.trained, reasoner.fusion
+    run, fusion = reasoner.run, reasoner.fusion
     digest = hashlib.sha256()
-    tensors = {**trained.model.state_dict(), **(fusion.ranker.tensors() if fusion else {})}
+    tensors = fusion.ranker.tensors() if fusion else {}
+    if reasoner.has_model:
+        tensors = {**reasoner.trained.model.state_dict(), **tensors}
     for name, weights in sorted(tensors.items()):
         digest.update(name.encode())
         digest.update(weights.cpu().contiguous().numpy().data)
-    for array in (*(trained.graph.triples(split) for split in SPLITS), trained.rules.head, trained.rules.body):
+    for array in (*(run.graph.triples(split) for split in SPLITS), run.rules.head, run.rules.body):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 

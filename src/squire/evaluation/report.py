@@ -24,8 +24,7 @@ from squire.evaluation.ranks import Ranks
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
-from squire.model.recipe import has_model
-from squire.ranking.fusion import has_fusion, load_fusion
+from squire.ranking.fusion import has_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.application import RuleEngine
 from squire.rules.rules import Rules
@@ -215,13 +214,13 @@ class _Own:
 def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> _Own:
     if not (folder / GRAPH).exists():
         raise SettingError(f"{folder}: a fusion without its graph, {GRAPH}. Run `squire fuse` again.")
-    reasoner = Reasoner.load(folder) if has_model(folder) else None
-    graph = reasoner.graph if reasoner else Graph.load(folder / GRAPH)
-    fusion = reasoner.fusion if reasoner and reasoner.fusion else load_fusion(folder, graph)
+    reasoner = Reasoner.load(folder)
+    graph, fusion = reasoner.graph, reasoner.fusion
+    assert fusion is not None
     query_set = options.queries(graph)
     fused = rank_by_fusion(fusion, graph, query_set, lambda done, total: progress("fusion", done, total))
     own = _Own(graph, fusion.features.rules, fused.ranking, reliability=fused.reliability_figures())
-    if reasoner and options.evidence:
+    if options.evidence:
         some = query_set.queries[:: -(-len(query_set.queries) // EVIDENCE_QUERIES)]
         shares = _grade_shares(reasoner, some, progress)
         own = replace(own, evidence=shares, evidence_of=f"of {len(some):,} questions")

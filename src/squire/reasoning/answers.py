@@ -56,8 +56,8 @@ class Evidence:
 
     edges: tuple[Edge, ...]
     grade: str  # grounded, completed or asserted
-    probability: float  # of the whole path, including its end (Eq. 2)
-    score: float  # the geometric mean of its tokens' probabilities: exp of Eq. 5
+    probability: float | None  # of the whole path, including its end (Eq. 2); None without a model
+    score: float | None  # the geometric mean of its tokens' probabilities: exp of Eq. 5
     rule: FollowedRule | None
 
     @property

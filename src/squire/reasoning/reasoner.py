@@ -7,10 +7,10 @@ are ranked by their paths, as in the paper. The search is in `search`, the ranki
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -21,6 +21,7 @@ from squire.core.relations import is_inverse
 from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.model.recipe import has_model, load_settings
 from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
 from squire.ranking.path_features import PathScorer
 from squire.reasoning.answers import (
@@ -38,9 +39,9 @@ from squire.rules.anyburl import readable
 from squire.rules.rules import ClosedIndex
 from squire.search.decoding import PathRanking, decode
 from squire.search.evidence import GRADES, RuleLookup, edges_of, grades, known_edges
-from squire.search.known_paths import complete, connect
+from squire.search.known_paths import complete, connect, known_paths
 from squire.search.options import Aggregate, DecodingOptions
-from squire.search.trained import TrainedModel
+from squire.search.trained import LoadedRun, TrainedModel
 
 RankedBy = Literal["paths", "fused"]
 Query = tuple[int, int]  # entity, edge type
@@ -49,23 +50,47 @@ CANDIDATES_PER_ANSWER = 5  # examined if only grounded answers are wanted
 
 
 class Reasoner:
-    """A run that is loaded and ready to answer."""
+    """A run that is loaded and ready to answer: with a model, a fusion, or both."""
 
-    def __init__(self, trained: TrainedModel, fusion: Fusion | None = None) -> None:
-        self.trained, self.fusion = trained, fusion
-        self.graph, self.labels = trained.graph, trained.graph.labels
-        self._rules = RuleLookup(trained.rules)
+    def __init__(self, run: LoadedRun, fusion: Fusion | None = None) -> None:
+        self.run, self.fusion = run, fusion
+        self.graph, self.labels = run.graph, run.graph.labels
+        self._rules = RuleLookup(run.rules)
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
-        """Load the best model of a run folder, and its fusion if there is one."""
-        trained = TrainedModel.load(Path(folder), device)
-        scorers, fused = [PathScorer(trained)], has_fusion(trained.folder)
-        return cls(trained, load_fusion(trained.folder, trained.graph, scorers) if fused else None)
+        """Load the best model of a run folder and its fusion, or the one that there is."""
+        folder = Path(folder)
+        if has_fusion(folder) and not has_model(folder):
+            graph, recipe = load_settings(folder)
+            fusion = load_fusion(folder, graph)
+            rules = fusion.features.rules
+            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed)), fusion)
+        trained = TrainedModel.load(folder, device)
+        scorers = [PathScorer(trained)]
+        return cls(trained, load_fusion(folder, trained.graph, scorers) if has_fusion(folder) else None)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether paths can be searched; without a model, evidence is made of known paths only."""
+        return isinstance(self.run, TrainedModel)
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The run with its model; SettingError if it has none."""
+        if not isinstance(self.run, TrainedModel):
+            folder = self.run.folder
+            raise SettingError(f"{folder}: has no model yet. Run `squire train --out {folder} --resume` first.")
+        return self.run
+
+    @property
+    def step(self) -> int:
+        """The training step of the model; 0 without one."""
+        return self.run.step if isinstance(self.run, TrainedModel) else 0
 
     @cached_property
     def _closed_rules(self) -> ClosedIndex:
-        return ClosedIndex.from_rules(self.trained.rules)
+        return ClosedIndex.from_rules(self.run.rules)
 
     def answer(
         self,
@@ -107,10 +132,10 @@ class Reasoner:
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
     ) -> DecodingOptions:
         """The recipe's search settings, with these changes."""
-        known = self.trained.known_edges
+        known = self.run.known_edges
         constraint = known if grounded else None
         return DecodingOptions.from_recipe(
-            self.trained.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint
+            self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint
         )
 
     def stream(
@@ -151,7 +176,7 @@ class Reasoner:
         if ranking not in (None, *get_args(RankedBy)):
             raise SettingError(f"ranking={ranking!r}: expected {' or '.join(get_args(RankedBy))}.")
         if ranking == "fused" and not self.fusion:
-            folder = self.trained.folder
+            folder = self.run.folder
             raise SettingError(f"{folder}: no fusion here. Run `squire fuse {folder}` first.")
         return None if ranking == "paths" else self.fusion
 
@@ -159,7 +184,7 @@ class Reasoner:
         """The least confidence with which this share of the answers was true on valid."""
         fusion = self._fusion(ranking)
         if not fusion:
-            folder = self.trained.folder
+            folder = self.run.folder
             raise SettingError(
                 f"precision={precision:g}: answers ranked by paths have no confidence. "
                 f"Run `squire fuse {folder}` first."
@@ -172,7 +197,7 @@ class Reasoner:
     def _origin(self, decoding: DecodingOptions, ranking: RankedBy | None) -> Origin:
         constraint = decoding.constraint.name if decoding.constraint else ""
         return Origin(
-            str(self.trained.folder), self.trained.step, self.graph.name,
+            str(self.run.folder), self.step, self.graph.name,
             decoding.beam, decoding.hops, decoding.aggregate, decoding.prune, decoding.known_share,
             decoding.edge_ends, constraint, __version__,
             "fused" if self._fusion(ranking) else "paths",
@@ -229,7 +254,7 @@ class Reasoner:
             chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
             facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
             worth = np.flatnonzero([len(some) + len(own) > 0 for some, own in zip(chosen, facts, strict=True)])
-            searched = self._searched(asked[worth], decoding)
+            searched = self._searched(asked[worth], decoding) if self.has_model else repeat((None, 0))
             for number, query in enumerate(asked.tolist()):
                 if not len(chosen[number]) + len(facts[number]):
                     yield []
@@ -265,15 +290,26 @@ class Reasoner:
         return answers
 
     def _paths_to(
-        self, query: Query, ranked: PathRanking, number: int, answers: Sequence[int], decoding: DecodingOptions
+        self,
+        query: Query,
+        ranked: PathRanking | None,
+        number: int,
+        answers: Sequence[int],
+        decoding: DecodingOptions,
     ) -> dict[int, PathsTo]:
-        """Paths to the answers, whether or not the search found them.
+        """Paths to the answers, whether or not the search found them; without a model, known paths.
 
         Where the search found only the queried edge, known paths are looked for, then paths with one inferred
         edge. If there are none, the queried edge itself is shown, unless only known edges are allowed.
         """
-        found = self._reached(query, ranked, number, answers)
-        for look in (partial(connect, self.trained, self._closed_rules), partial(complete, self.trained)):
+        if ranked is None:
+            found = self._known_paths(query, answers, decoding.hops)
+        else:
+            found = self._reached(query, ranked, number, answers)
+        finders: tuple[Callable[..., PathRanking | None], ...] = ()
+        if self.has_model:
+            finders = partial(connect, self.trained, self._closed_rules), partial(complete, self.trained)
+        for look in finders:
             bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
             more = look(query, bare, decoding) if bare else None
             for entity, (best, further, count, _) in self._reached(query, more, 0, bare).items() if more else ():
@@ -291,6 +327,25 @@ class Reasoner:
         own = ranked.rows(number)
         places = own.start + np.flatnonzero(np.isin(ranked.entity[own], wanted))
         return {int(ranked.entity[i]): self._paths(query, ranked, i) for i in places.tolist()}
+
+    def _known_paths(self, query: Query, answers: Sequence[int], hops: int) -> dict[int, PathsTo]:
+        """Paths of known edges to the answers: those along the most confident rules first, then the shortest."""
+        paths = known_paths(self.graph.train, self._closed_rules, query, answers, hops)
+        found: dict[int, list[tuple[float, int, Evidence]]] = {}
+        for entity, relations, entities in paths:
+            ends = zip([query[0], *entities], relations, entities, strict=False)
+            edges = tuple(self._edge(list(edge), True, 1.0) for edge in ends)
+            rule = self._rule(query[1], relations)
+            evidence = Evidence(edges, GRADES[0], None, None, rule)
+            found.setdefault(entity, []).append((-(rule.confidence if rule else 0.0), len(edges), evidence))
+        best_first = {
+            entity: [evidence for *_, evidence in sorted(ranked, key=lambda one: one[:2])]
+            for entity, ranked in found.items()
+        }
+        return {
+            entity: (ranked[0], tuple(ranked[1 : 1 + FURTHER]), len(ranked), 0.0)
+            for entity, ranked in best_first.items()
+        }
 
     def _bare_edge(self, query: Query, entity: int) -> Evidence:
         """The queried edge itself, which the search did not follow."""
@@ -326,7 +381,7 @@ class Reasoner:
         return Edge(*ends, backwards, is_fact, probability)
 
     def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
-        rules, rule = self.trained.rules, self._rules.follows(relation, path)
+        rules, rule = self.run.rules, self._rules.follows(relation, path)
         if rule is None:
             return None
         text = readable(rules, rule, self.labels)

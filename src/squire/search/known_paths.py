@@ -8,7 +8,7 @@ cases a search constrained to these edges lets the model say which path is best,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,10 +35,27 @@ def connect(
     decoding: DecodingOptions,
 ) -> PathRanking | None:
     """Paths of known edges to these answers, and to other entities on the way; None if there are none."""
-    triples = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
     train = run.graph.train
-    paths = sample_paths(train, triples, rules, hops=decoding.hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1)
+    paths = _sampled(train, rules, query, answers, decoding.hops)
     return _search_along(run, query, _facts_of_paths(paths, train.num_relations), decoding)
+
+
+def known_paths(
+    train: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Paths of known edges to these answers, other than the queried edge: the answer, edge types and entities."""
+    paths = _sampled(train, rules, query, answers, hops)
+    for path in np.flatnonzero(paths.source != EDGE).tolist():
+        length = int(paths.length[path])
+        relations, entities = (column[path, :length].tolist() for column in (paths.relations, paths.entities))
+        yield entities[-1], relations, entities
+
+
+def _sampled(
+    train: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
+) -> Paths:
+    triples = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
+    return sample_paths(train, triples, rules, hops=hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1)
 
 
 def complete(

@@ -1,4 +1,4 @@
-"""A trained run, loaded from its folder: graph, recipe, rules and the best model."""
+"""A run, loaded from its folder: graph, recipe and rules, and the best model if it has one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,28 @@ from squire.search.options import SearchEdges
 
 
 @dataclass(frozen=True)
-class TrainedModel:
-    """The graph, recipe, rules and model of a trained run."""
+class LoadedRun:
+    """The graph, recipe and rules of a run, without a model."""
 
     folder: Path
     graph: Graph
     recipe: Recipe
-    rules: Rules  # rules that the training paths followed; empty if none were mined
+    rules: Rules  # rules that paths follow; empty if none were mined
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @cached_property
+    def known_edges(self) -> SearchEdges:
+        """The edges of train, to guide or constrain a search."""
+        return SearchEdges.from_adjacency(self.graph.train, self.device, name="graph")
+
+
+@dataclass(frozen=True)
+class TrainedModel(LoadedRun):
+    """The graph, recipe, rules and model of a trained run."""
+
     model: Transformer  # in evaluation mode
     step: int  # training step at which the model was saved
 
@@ -57,11 +72,6 @@ class TrainedModel:
     @property
     def device(self) -> torch.device:
         return self.model.embedding.weight.device
-
-    @cached_property
-    def known_edges(self) -> SearchEdges:
-        """The edges of train, to guide or constrain a search."""
-        return SearchEdges.from_adjacency(self.graph.train, self.device, name="graph")
 
     @property
     def decoder(self) -> TransformerDecoder:

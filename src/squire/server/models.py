@@ -55,8 +55,8 @@ class Model:
     def __init__(self, name: str, reasoner: Reasoner) -> None:
         self.name, self._reasoner, self.graph = name, reasoner, reasoner.graph
         self.is_fused = reasoner.fusion is not None
-        self._labels, self._folder, self._step = self.graph.labels, reasoner.trained.folder, reasoner.trained.step
-        self._recipe: dict[str, Any] = reasoner.trained.recipe.to_dict()
+        self._labels, self._folder, self._step = self.graph.labels, reasoner.run.folder, reasoner.step
+        self._recipe: dict[str, Any] = reasoner.run.recipe.to_dict()
 
     @classmethod
     def load(cls, name: str, run: Any) -> Model:

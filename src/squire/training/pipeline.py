@@ -152,6 +152,7 @@ def _try_to_fuse(folder: Path, show: bool) -> Fusion | None:
         except SettingError as error:
             logger.warning("%s Answers will be ranked by paths.", error)
             return None
+    logger.info("%s can answer now", folder)
     return fusion
 
 

@@ -176,8 +176,12 @@ export class EvidencePanel {
         el(
           "span",
           { class: "quiet" },
-          "probability " +
-            `${rounded(path.probability, 3)}${more > 0 ? ` · ${plural(more, "more path leads", "more paths lead")} here` : ""}`,
+          [
+            path.probability === null ? "" : `probability ${rounded(path.probability, 3)}`,
+            more > 0 ? `${plural(more, "more path leads", "more paths lead")} here` : "",
+          ]
+            .filter(Boolean)
+            .join(" · "),
         ),
       ),
       el(
