@@ -10,7 +10,7 @@ run.answer("Vienna", "located in", k=3)
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from squire.core.version import __version__
+from squire.core import __version__
 
 if TYPE_CHECKING:
     from squire.api import Run as Run

@@ -1,0 +1,1 @@
+"""Bulk prediction of missing facts: questions, jobs, files."""

@@ -24,13 +24,13 @@ import numpy as np
 
 from squire.completion.predictions import Prediction, Predictions, check_suffix, format_for
 from squire.completion.questions import FileQuestions, HeadQuestions, Heads, Questions
+from squire.core import __version__
 from squire.core.files import ensure_creatable, replacing
 from squire.core.processes import interruptions, locked
 from squire.core.progress import Progress, progress_bar
 from squire.core.relations import is_inverse
 from squire.core.run_files import LOCK
 from squire.core.team import ALONE, Team, team
-from squire.core.version import __version__
 from squire.errors import Interrupted, SettingError
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import SPLITS

@@ -1,0 +1,1 @@
+"""Filtered ranks, metrics with signatures, baselines, calibration error, plots."""

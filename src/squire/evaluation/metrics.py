@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.version import __version__
+from squire.core import __version__
 
 NAMES = ("mrr", "hits1", "hits3", "hits10")
 RESAMPLES = 1000

@@ -1,0 +1,1 @@
+"""Knowledge graphs: loading, checking, splitting, writing; adjacency, labels, statistics."""

@@ -1,0 +1,1 @@
+"""The transformer: recipe, vocabulary, batches, loss, frequency prior, decoder."""

@@ -1,0 +1,1 @@
+"""Evidence paths of facts, and prefix trees of them."""

@@ -1,0 +1,1 @@
+"""From a question in labels to answers with evidence; drawing and attention."""

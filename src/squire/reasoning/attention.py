@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from squire.core import __version__
 from squire.core.run_files import fingerprint
-from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.model.transformer import Layer, Transformer
 from squire.reasoning.answers import Evidence

@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from squire.core import __version__
 from squire.core.relations import is_inverse
-from squire.core.version import __version__
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.model.recipe import has_model, load_settings

@@ -1,0 +1,1 @@
+"""Rules: mining with exact counts, applying them, and the text format of AnyBURL."""

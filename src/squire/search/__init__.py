@@ -1,0 +1,1 @@
+"""From a query to paths: beam search, constraints, known paths, grades of evidence."""

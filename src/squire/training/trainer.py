@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from squire.core import __version__
 from squire.core.files import replacing
 from squire.core.processes import interruptions
 from squire.core.progress import Progress, no_progress
 from squire.core.run_files import BEST, LAST, METRICS, START, tries_file
 from squire.core.team import ALONE, Team
 from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint
-from squire.core.version import __version__
 from squire.errors import CheckpointError, TrainingError
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet

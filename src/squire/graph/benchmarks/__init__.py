@@ -1,0 +1,1 @@
+"""Named benchmark graphs: which there are, where they are, and how to download them."""

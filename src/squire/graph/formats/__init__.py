@@ -1,0 +1,1 @@
+"""The file formats that a graph is read from."""
