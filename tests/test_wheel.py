@@ -20,6 +20,13 @@ from small_run import TINY
 HOME = Path(__file__).resolve().parents[1]
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 
+WITHOUT_EXTRAS = """
+import sys
+sys.modules.update(dict.fromkeys(["fastapi", "starlette", "pydantic", "uvicorn", "pandas", "pykeen"]))
+import squire
+print(squire.Run("demo").answer("Saint Barthélemy", "currency"))
+"""
+
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -76,6 +83,9 @@ def test_the_commands_of_the_demo_run(environment: Path, tmp_path: Path) -> None
     run(squire, "train", "world", "--out", "demo", "--no-fuse", *tiny, at=tmp_path)
     assert "MRR" in run(squire, "evaluate", "demo", "--relations", "0", "--sample", "20", at=tmp_path)
     assert "Euro" in run(squire, "answer", "demo", "Saint Barthélemy", "currency", at=tmp_path)
+    # And without the extras.
+    python = str(environment / "bin" / "python")
+    assert "Euro" in run(python, "-c", WITHOUT_EXTRAS, at=tmp_path)
 
 
 def test_every_import_is_declared() -> None:
