@@ -52,7 +52,7 @@ lint: .venv/.dev
 	$(BIN)/python scripts/generate_docs.py --check
 
 test: lint docs
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

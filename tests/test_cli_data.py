@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import squire
 from squire import __version__
-from squire.cli import app
+from squire.cli import app, console
 from squire.core.progress import Progress, no_progress
 from squire.graph.benchmarks import datasets
 from squire.graph.loading import load_graph
@@ -227,7 +227,7 @@ def test_show_keeps_literals_on_request(tmp_path: Path) -> None:
 def test_list_names_every_dataset_and_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = datasets.Row("Kinship", str(tmp_path / "[x]"), 1234, "families")
     monkeypatch.setattr(squire, "list_datasets", lambda: [row, datasets.Row("Other", "download", None, "")])
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console.out, "width", 200)
     shown = invoke("list")
     assert shown.exit_code == 0
     assert re.search(rf"Kinship .*1,234 .*{re.escape(str(tmp_path / '[x]'))} .*families", shown.stdout)
