@@ -39,12 +39,14 @@ def main() -> None:
 
 def record(name: str, trained: list[float] | None) -> dict[str, Any]:
     run = f"runs/{name}"
-    train = ["train", name, "--out", run]
+    # Trained and fused apart, so that each has its own time.
+    train = ["train", name, "--out", run, "--no-fuse"]
     if trained:
         commands = [{"command": f"squire {' '.join(train)}", "seconds": trained[0], "peak_mb": trained[1]}]
     else:
-        commands = [took(*train, *(["--resume"] if (HOME / run).exists() else []))]
-    commands.append(took("fuse", name, "--out", run))
+        resume = ["train", "--out", run, "--no-fuse", "--resume"]
+        commands = [took(*(resume if (HOME / run).exists() else train))]
+    commands.append(took("fuse", run))
     content: dict[str, Any] = {"commands": commands, "cores": os.cpu_count()}
     for ranking, options in (("fused", ()), ("paths", OWN_RANKING)):
         commands.append(took("evaluate", run, *options))
