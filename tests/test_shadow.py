@@ -21,7 +21,7 @@ from squire.rules.rules import Rules
 from squire.search.decoding import decode
 from squire.search.options import DecodingOptions
 from squire.search.trained import TrainedModel
-from squire.training.shadow import SHADOWS, shadow_scorers
+from squire.training.pipeline import SHADOWS, shadow_scorers
 
 
 def command(*arguments: object) -> str:

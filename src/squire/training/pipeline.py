@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from squire.core.processes import locked
 from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
 from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE
 from squire.core.team import team
 from squire.errors import SettingError
+from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.model.recipe import Recipe, has_model, load_settings, save_settings
-from squire.ranking.features import MakeScorers, no_scorers
+from squire.ranking.features import MakeScorers, Scorer, no_scorers
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, save_fusion
+from squire.ranking.path_features import PathScorer
 from squire.rules.rules import Rules
 from squire.search.trained import TrainedModel
 from squire.training.preparation import prepare
-from squire.training.shadow import shadow_scorers
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
 logger = logging.getLogger(__name__)
+SHADOWS = "shadows"
+DIGITS = 12  # of the name of a shadow model
 
 
 # ------------------------------------------------------------------------------------------------- the run folder
@@ -80,6 +86,46 @@ def fuse_run(
     if info.unlinked:
         logger.info("no valid pair has an edge in train, so linked pairs are neither asked about nor proposed")
     return fusion
+
+
+def shadow_scorers(run: TrainedModel, progress: Progress) -> MakeScorers:
+    """The run's own model for its whole graph, and for any part a model trained on that part alone.
+
+    A model's scores of facts it was trained on say nothing about other facts. So the features that a fusion is
+    fitted on come from models trained on the remaining facts, by the run's own recipe but without iterations.
+    Each is a run folder in RUN/shadows, so an interrupted fit continues with the model it was training.
+    """
+
+    def make(adjacency: Adjacency) -> Sequence[Scorer]:
+        if adjacency is run.graph.train:
+            return [PathScorer(run)]
+        part = replace(run.graph, train=adjacency)
+        recipe = replace(run.recipe, train=replace(run.recipe.train, iterate=False))
+        folder = run.folder / SHADOWS / _name(adjacency)
+        _train_shadow(part, recipe, folder, progress)
+        return [PathScorer(TrainedModel.load(folder, run.device))]
+
+    return make
+
+
+def _train_shadow(graph: Graph, recipe: Recipe, folder: Path, progress: Progress) -> None:
+    """Train to the end, resuming if training has begun."""
+    if not (folder / RECIPE).exists():
+        save_settings(folder, graph, recipe)
+    trainer = Trainer(graph, recipe, prepare(graph, recipe, folder, progress), folder)
+    if any(folder.glob(f"{LAST}*.safetensors")):
+        trainer.resume()
+
+    def on_step(now: TrainingState) -> None:
+        progress(f"training without part {folder.name}", now.step, now.total_steps)
+
+    if not trainer.fit(on_step, progress=progress):
+        raise KeyboardInterrupt
+
+
+def _name(adjacency: Adjacency) -> str:
+    """A name that depends on the edges alone."""
+    return hashlib.sha256(np.ascontiguousarray(adjacency.triples).data).hexdigest()[:DIGITS]
 
 
 # ------------------------------------------------------------------------------------------------- the model
