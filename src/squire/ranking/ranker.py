@@ -6,7 +6,8 @@ two hidden layers that also see an embedding of the relation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,13 +171,24 @@ def fit_ranker(
         if progress:
             progress(done, steps)
 
-    with torch.random.fork_rng(devices=[]):  # keeps the global random state
+    with _one_thread(), torch.random.fork_rng(devices=[]):  # keeps the global random state
         for number in range(options.networks):
             torch.manual_seed(seed * options.networks + number)
             network = Network(count_columns(table), num_edge_types, options)
             _fit_network(network, ranker, lists, right, seed * options.networks + number, step)
             ranker.networks.append(network.eval())
     return ranker
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks this small train no faster on several threads, and many times slower on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tensor]:
