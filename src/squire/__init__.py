@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from squire.api import sample_paths as sample_paths
     from squire.api import train as train
     from squire.completion.predictions import Predictions as Predictions
+    from squire.evaluation.metrics import Metrics as Metrics
     from squire.evaluation.report import Evaluation as Evaluation
     from squire.graph.benchmarks.datasets import list_datasets as list_datasets
     from squire.graph.graph import Graph as Graph
@@ -50,6 +51,7 @@ _HOMES = {
     "Evidence": "reasoning.answers",
     "Graph": "graph.graph",
     "LabelIndex": "graph.labels",
+    "Metrics": "evaluation.metrics",
     "MiningOptions": "rules.mining",
     "Origin": "reasoning.answers",
     "Predictions": "completion.predictions",
