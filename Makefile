@@ -15,7 +15,8 @@ $(BIN)/python:
 		{ echo "squire needs Python 3.11 or newer; 'make PYTHON=python3.12 $(MAKECMDGOALS)' chooses one"; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# What the demo needs, without the tools of developers.
+# What the demo needs, without the tools of developers. Compiling all of torch to bytecode would take half a minute:
+# the demo compiles what it imports.
 .venv/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --no-compile -e '.[server]'
 	@touch $@
@@ -25,6 +26,7 @@ $(BIN)/python:
 	@touch .venv/.demo $@
 
 # Six epochs at twice the learning rate rank as well as the recipe's ten (docs/LOG.md), in a minute on two cores.
+demo: export PYTHONDONTWRITEBYTECODE =
 demo: .venv/.demo
 	@$(BIN)/squire data stats world
 	@echo "\nLearning from world: rules, a ranker that weighs all evidence, and a model. About two minutes …"
