@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
@@ -90,6 +91,8 @@ def answer(
     as_json: AsJson = False,
 ) -> None:
     """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are facts, dashed ones are inferred."""
+    # Before torch is imported: one question gains nothing from a second thread, which costs CPU time by waiting.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     found = squire.Run(run).answer(
         None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail,
         k=k, grounded=grounded, include_known=known, ranking=ranking, beam=beam, aggregate=aggregate,
