@@ -53,8 +53,9 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/python scripts/generate_docs.py --check
 
+# Two processes of two threads each would wait for each other on two cores.
 test: lint docs
-	$(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
