@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from squire.core.files import ensure_creatable
 from squire.core.progress import progress_bar
-from squire.core.run_files import GRAPH, RECIPE, evaluation_files
+from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files
 from squire.errors import Interrupted, SettingError
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
@@ -211,8 +211,7 @@ class Run:
     def __init__(self, folder: str | Path, device: str = "cpu") -> None:
         self.folder, self.device = Path(folder), device
         self.is_finished = True  # False after `train` has stopped before the end
-        if not (self.folder / GRAPH).exists() or not (self.folder / RECIPE).exists():
-            raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+        check_run(self.folder)
 
     @cached_property
     def graph(self) -> Graph:

@@ -19,6 +19,12 @@ START = "start"  # in the folder of an iteration: the checkpoint at the end of t
 FINGERPRINT_DIGITS = 12
 
 
+def check_run(folder: Path) -> None:
+    """Raise SettingError if the folder holds no run."""
+    if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
+        raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+
+
 def iteration_folder(run: Path, iteration: int) -> Path:
     """The folder for the paths of iteration k, from the second on (Algorithm 1)."""
     return run / f"iteration-{iteration}"

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from rapidfuzz import fuzz, process
 
 from squire.core.files import replacing
-from squire.core.run_files import BEST, GRAPH, LAST, RECIPE
+from squire.core.run_files import BEST, GRAPH, LAST, RECIPE, check_run
 from squire.errors import SettingError, UnknownName
 from squire.graph.graph import Graph
 from squire.graph.statistics import Stats
@@ -362,8 +362,7 @@ def save_settings(folder: Path, graph: Graph, recipe: Recipe) -> None:
 
 def load_settings(folder: Path) -> tuple[Graph, Recipe]:
     """Read the graph and the recipe of a run."""
-    if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
-        raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+    check_run(folder)
     try:
         recipe = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
     except ValueError as error:  # includes invalid UTF-8

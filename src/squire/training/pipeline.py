@@ -14,7 +14,7 @@ import numpy as np
 
 from squire.core.processes import locked
 from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
-from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE
+from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE, check_run
 from squire.core.team import team
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
@@ -49,8 +49,7 @@ def new_run(folder: Path, graph: Graph, recipe: Recipe) -> Iterator[None]:
 @contextmanager
 def existing_run(folder: Path, graph: Graph | None = None) -> Iterator[None]:
     """Open the folder of a run, locked for the duration of the body. A graph, if given, must be the run's."""
-    if not (folder / GRAPH).exists() or not (folder / RECIPE).exists():
-        raise SettingError(f"{folder}: no run here. Run `squire train GRAPH --out {folder}` first.")
+    check_run(folder)
     with locked(folder):
         if graph is not None and graph != Graph.load(folder / GRAPH):
             raise SettingError(f"{folder}: a run on another graph. Resume it without naming a graph.")
