@@ -18,7 +18,7 @@ from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 from squire.graph.loading import load_graph
 from squire.ranking.attribution import contributions
 from squire.ranking.features import QUERIES_AT_ONCE, CandidateFeatures
-from squire.ranking.ranker import Network, Ranker, RankerOptions, count_columns
+from squire.ranking.networks import Network, Networks, NetworkOptions, count_columns
 from squire.rules.mining import mine_rules
 
 TARGETS = {"described_qps": "≥ 200", "peak_mb": "< 2000"}
@@ -39,9 +39,9 @@ def speed(folder: str, queries: str) -> Figures:
     torch.set_num_threads(1)
     graph = load_graph(Path(folder))
     evidence = CandidateFeatures(graph.train, mine_rules(graph.train).rules)
-    columns, relations, options = count_columns(evidence.table), 2 * graph.num_relations, RankerOptions()
+    columns, relations, options = count_columns(evidence.table), 2 * graph.num_relations, NetworkOptions()
     networks = [Network(columns, relations, options) for _ in range(options.networks)]
-    ranker = Ranker(evidence.table, torch.zeros(columns), torch.ones(columns), networks, options)
+    ranker = Networks(evidence.table, torch.zeros(columns), torch.ones(columns), networks, options)
     asked = np.ascontiguousarray(graph.valid[: int(queries), :2])
     evidence.describe(asked[:1])  # compiles
     began = time.process_time()  # of this thread's work: other programs do not count

@@ -32,7 +32,6 @@ from squire.ranking.folds import FOLDS
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 
 HOME = Path(__file__).resolve().parents[1]
-PRECISIONS = (0.5, 0.8, 0.9)
 TAILS, ALL = (("valid", "tail"), ("test", "tail")), (("valid", "tail"), ("test", "tail"), ("test", "both"))
 Which = tuple[str, str]  # split and side
 
@@ -74,8 +73,7 @@ def record(graph: Graph, seeds: int, folds: int) -> tuple[dict[str, object], lis
     content: dict[str, object] = {
         "rows": [row.as_dict() for row in rows],
         "mrr": {f"{split}, {side}": spread([by[split, side].mrr for by in tails]) for split, side in TAILS},
-        "reliability": {f"{split}, {side}": fused.reliability_figures() for (split, side), fused in found.items()},
-        "thresholds": {str(share): fusion.calibration.threshold_for(share) for share in PRECISIONS},
+        "reliability": {f"{split}, {side}": _figures(fused) for (split, side), fused in found.items()},
         "about": asdict(fusion.info),
         "ranker": asdict(fusion.ranker.options),
         "rules": len(fusion.features.rules),
@@ -95,8 +93,12 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"mean": mean(values), "deviation": stdev(values) if len(values) > 1 else 0.0, "seeds": len(values)}
 
 
+def _figures(fused: Fused) -> dict[str, dict[str, Any]]:
+    return {name: curve.as_dict() for name, curve in fused.reliability.items()}
+
+
 def draw(fused: Fused, file: Path) -> None:
-    draw_reliability(fused.reliability_figures(), str(fused.ranking.signature), file)
+    draw_reliability(_figures(fused), str(fused.ranking.signature), file)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
 from squire.ranking.features import COLUMN, FEATURES, PATHS, CandidateLists, Feature, Features, absent
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, load_fusion, save_fusion
-from squire.ranking.ranker import RankerOptions, fit_ranker
+from squire.ranking.networks import NetworkOptions, fit_ranker
 from squire.rules.mining import MiningOptions
 
-SMALL = RankerOptions(width=8, epochs=3, batch_size=16)
+SMALL = NetworkOptions(width=8, epochs=3, batch_size=16)
 OPTIONS = FusionOptions(seed=1, mining=MiningOptions(threads=1), ranker=SMALL)
 FAMILIES = 60
 

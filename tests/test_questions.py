@@ -12,7 +12,8 @@ from graphs import make_graph, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squire.completion.questions import FileQuestions, HeadQuestions, Heads, heads_of
+from squire.completion.questions import FileQuestions, HeadQuestions
+from squire.ranking.context import Heads, heads_of
 from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from squire.completion.predictions import Predictions
-    from squire.completion.questions import Heads
     from squire.evaluation.report import Evaluation
+    from squire.ranking.context import Heads
     from squire.reasoning.answers import Answers
     from squire.reasoning.reasoner import RankedBy, Reasoner
 

@@ -85,8 +85,12 @@ def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
         shares = ", ".join(f"{share:.0%} {grade}" for grade, share in evaluation.evidence.items())
         of = f" {evaluation.evidence_of}" if evaluation.evidence_of else ""
         out.print(f"Evidence of the first ten new answers{of}: {shares}", highlight=False)
-    for name, figures in evaluation.reliability.items():
-        out.print(f"Calibration error of the {name}: {figures['error']:.3f}", highlight=False)
+    if evaluation.reliability:
+        table = Table("probabilities", "answers", "says", "true", "calibration error", "Brier", "of the base rate")
+        for name, it in evaluation.reliability.items():
+            figures = (it[key] for key in ("says", "true", "error", "brier", "base_brier"))
+            table.add_row(name, f"{it['answers']:,}", *(f"{figure:.3f}" for figure in figures))
+        out.print(table)
 
 
 def _print_parts(kind: str, rows: Sequence[tuple[str, squire.Metrics]]) -> None:

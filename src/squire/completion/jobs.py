@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from squire.completion.predictions import Prediction, Predictions, check_suffix, format_for
-from squire.completion.questions import FileQuestions, HeadQuestions, Heads, Questions
+from squire.completion.questions import FileQuestions, HeadQuestions, Questions
 from squire.core import __version__
 from squire.core.files import ensure_creatable, replacing
 from squire.core.processes import interruptions, locked
@@ -34,6 +34,7 @@ from squire.core.team import ALONE, Team, team
 from squire.errors import Interrupted, SettingError
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import SPLITS
+from squire.ranking.context import Heads
 from squire.reasoning.reasoner import RankedBy, Reasoner
 from squire.search.options import DecodingOptions
 

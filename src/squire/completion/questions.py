@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from lzma import LZMAError
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,8 @@ from squire.core.files import line_blocks, open_bytes
 from squire.core.ragged import offsets_from
 from squire.errors import DataError, SettingError, UnknownName
 from squire.graph.adjacency import Adjacency, AnyIds, Ids
+from squire.ranking.context import Heads, heads_of
 
-Heads = Literal["known", "typical", "all"]
-LIKELY = 0.5  # share of the holders of another relation that must have this one
 UNKNOWN = "?"  # marks what is asked for
 COMPLAINTS = 5  # about a file, before reading stops
 Ask = Callable[[str | None, str, str | None], tuple[int, int]]  # head, relation, tail, as labels -> a question
@@ -77,28 +76,6 @@ class HeadQuestions:
         if self._cached[0] != key:
             self._cached = key, heads_of(self._graph, relation, self._heads)
         return self._cached[1]
-
-
-def heads_of(graph: Adjacency, relation: int, which: Heads) -> AnyIds:
-    """The entities to ask about, sorted.
-
-    known: those with the relation in the graph. typical: also those with an edge type of whose holders at least
-    half have the relation. all: every entity.
-    """
-    if which == "all":
-        return np.arange(graph.num_entities)
-    entities, offsets = graph.starts
-    own = entities[offsets[relation] : offsets[relation + 1]]
-    if which == "known":
-        return own
-    has = np.zeros(graph.num_entities, bool)
-    has[own] = True
-    sizes = np.diff(offsets)  # (edge type): entities that have it
-    running = offsets_from(has[entities])
-    both = running[offsets[1:]] - running[offsets[:-1]]  # (edge type): those of them that have `relation` too
-    typical = np.zeros(graph.num_entities, bool)
-    typical[entities[np.repeat(both >= LIKELY * sizes, sizes)]] = True
-    return np.flatnonzero(typical)
 
 
 # ------------------------------------------------------------------------------------------------- from a file

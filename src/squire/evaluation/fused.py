@@ -1,9 +1,9 @@
-"""Ranks by the fusion, and the calibration of its confidences."""
+"""Ranks by the fusion, and the calibration of its rank scores for benchmark queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,13 +19,10 @@ SHOWN = (1, 10)  # calibration is reported for the first answer and for the firs
 
 @dataclass(frozen=True)
 class Fused:
-    """Ranks, and how reliable the confidences of the first answers are."""
+    """Ranks, and how reliable the rank scores of the first answers are."""
 
     ranking: Ranks
-    reliability: dict[str, Reliability]  # "first 1", "first 10"
-
-    def reliability_figures(self) -> dict[str, dict[str, object]]:
-        return {name: reliability.as_dict() for name, reliability in self.reliability.items()}
+    reliability: dict[str, Reliability]  # of rank scores: "first 1", "first 10"
 
 
 def rank_by_fusion(
@@ -33,7 +30,7 @@ def rank_by_fusion(
 ) -> Fused:
     """Filtered ranks with realistic ties; entities that are not candidates tie behind all candidates."""
     ranks: list[float] = []
-    shown: list[tuple[Floats, Bools]] = []  # confidence and truth of each query's first answers
+    shown: list[tuple[Floats, Bools]] = []  # rank score and truth of each query's first answers
     split = graph.known(query_set.split)
     is_new = np.zeros(len(query_set.queries), bool)  # repeated queries are counted once
     is_new[np.unique(query_set.queries[:, :2], axis=0, return_index=True)[1]] = True
@@ -49,7 +46,7 @@ def rank_by_fusion(
             scores = np.full(graph.num_entities, -np.inf)
             scores[candidates] = block.scores[own]
             ranks.append(realistic_rank(scores, answer, known))
-        shown += _first(fusion, block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
+        shown += _first(block, np.flatnonzero(counts), is_true, np.flatnonzero(is_new[first : len(ranks)]))
         if progress:
             progress(len(ranks), len(query_set.queries))
     aggregation = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.info.use_names
@@ -58,24 +55,24 @@ def rank_by_fusion(
 
 
 def _first(
-    fusion: Fusion, block: FusedRanking, counts: Offsets, is_true: Bools, queries: Offsets
+    block: FusedRanking, counts: Offsets, is_true: Bools, queries: Offsets
 ) -> Iterator[tuple[Floats, Bools]]:
-    """Confidence and truth of the first answers of some queries; true means that the split has the fact.
+    """Rank score and truth of the first answers of some queries; true means that the split has the fact.
 
-    Other known answers are removed before confidences are computed, as they are for ranks.
+    Other known answers are removed before rank scores are computed, as they are for ranks.
     counts: (candidate that counts); is_true: (candidate)
     """
-    left = fusion.calibrated(block.lists.take(counts), block.scores[counts])
+    left = replace(block, lists=block.lists.take(counts), scores=block.scores[counts])
     truth = is_true[counts]
     for query in queries.tolist():
         own = left.lists.rows(query)
         order = np.argsort(-left.scores[own], kind="stable")[: max(SHOWN)]
-        yield left.confidence[own][order], truth[own][order]
+        yield left.rank_score[own][order], truth[own][order]
 
 
 def _reliability(shown: list[tuple[Floats, Bools]]) -> dict[str, Reliability]:
     out = {}
     for most in SHOWN:
-        confidence, is_true = (np.concatenate([part[i][:most] for part in shown]) for i in range(2))
-        out[f"first {most}"] = Reliability.from_answers(confidence, is_true)
+        score, is_true = (np.concatenate([part[i][:most] for part in shown]) for i in range(2))
+        out[f"first {most}"] = Reliability.from_answers(score, is_true)
     return out

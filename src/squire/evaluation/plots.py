@@ -205,8 +205,9 @@ def draw_reliability(reliability: Mapping[str, Mapping[str, Any]], signature: st
     """A panel per set of answers, with points as large as the share of answers in their bin."""
     from matplotlib.figure import Figure  # imported late: takes half a second
 
-    figure = Figure(figsize=(4.6 * len(reliability), 5), dpi=120, layout="constrained")
-    panels = figure.subplots(1, len(reliability), squeeze=False)[0]
+    rows = -(-len(reliability) // 2)
+    figure = Figure(figsize=(9.2, 5 * rows), dpi=120, layout="constrained")
+    panels = figure.subplots(rows, 2, squeeze=False).ravel()[: len(reliability)]
     for axes, (name, figures) in zip(panels, reliability.items(), strict=True):
         axes.plot([0, 1], [0, 1], color="0.5", linestyle="--", linewidth=1.2, label="perfectly calibrated")
         total = max(sum(figures["count"]), 1)
@@ -215,8 +216,8 @@ def draw_reliability(reliability: Mapping[str, Mapping[str, Any]], signature: st
         axes.scatter(
             figures["confidence"], figures["truth"], s=sizes, color="C0", zorder=3, label="answers, in bins"
         )
-        axes.set_title(f"{name} of a query: calibration error {figures['error']:.3f}", fontsize=10)
-        axes.set_xlabel("confidence (mean of a bin, 0 to 1)")
+        axes.set_title(f"{name}: calibration error {figures['error']:.3f}", fontsize=10)
+        axes.set_xlabel("says (mean of a bin, 0 to 1)")
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
         axes.set_aspect("equal")

@@ -17,6 +17,7 @@ from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.metrics import NAMES, Metrics
+from squire.evaluation.ordinary import judge_ordinary_questions
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.plots import draw_reliability
 from squire.evaluation.queries import QuerySet
@@ -53,7 +54,9 @@ class Evaluation:
     relations: Mapping[str, Metrics]  # by relation, most frequent first
     evidence: Mapping[str, float]  # share of each grade among the first ten new answers; empty without a model
     evidence_of: str  # which queries these shares are of
-    reliability: Mapping[str, Mapping[str, Any]]  # of confidences; empty for paths, which have none
+    # How right the probabilities are: rank scores of "benchmark questions, first 1", and confidences of "ordinary
+    # questions, first 1", "…, with a value, tails" and so on. Empty for paths, which have neither.
+    reliability: Mapping[str, Mapping[str, Any]]
     about: Mapping[str, Any] = field(default_factory=dict)  # run, step and recipe
 
     @property
@@ -92,7 +95,8 @@ class Evaluation:
                 content = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
                 temporary.write_text(content, encoding="utf-8")
             if self.reliability:
-                draw_reliability(self.reliability, str(self.rows[0].signature), file.with_suffix(".png"))
+                main = {name: curve for name, curve in self.reliability.items() if "first" in name}
+                draw_reliability(main, str(self.rows[0].signature), file.with_suffix(".png"))
         except OSError as error:
             logger.warning("%s: not written (%s)", file, error.strerror)
 
@@ -105,8 +109,8 @@ class Evaluation:
         if self.evidence:
             shares = ", ".join(f"{share:.0%} {grade}" for grade, share in self.evidence.items())
             lines.append(f"evidence of the first ten new answers: {shares}")
-        errors = [f"calibration error of the {name}: {it['error']:.3f}" for name, it in self.reliability.items()]
-        return "\n".join(lines + errors)
+        lines += [calibration_line(name, it) for name, it in self.reliability.items() if "first 1" == name[-7:]]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{heading}</th>" for heading in ("method", *HEADINGS))
@@ -117,6 +121,14 @@ class Evaluation:
             for row in self.rows
         )
         return f"<table><caption>{escape(self.title)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def calibration_line(name: str, figures: Mapping[str, Any]) -> str:
+    """`ordinary questions, first 1: says 0.06, true 0.05; calibration error 0.004, Brier 0.030 (base rate 0.051)`"""
+    return (
+        f"{name}: says {figures['says']:.3f}, true {figures['true']:.3f}; calibration error {figures['error']:.3f}, "
+        f"Brier {figures['brier']:.4f} (base rate {figures['base_brier']:.4f})"
+    )
 
 
 @dataclass(frozen=True)
@@ -219,7 +231,11 @@ def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> 
     assert fusion is not None
     query_set = options.queries(graph)
     fused = rank_by_fusion(fusion, graph, query_set, lambda done, total: progress("fusion", done, total))
-    own = _Own(graph, fusion.features.rules, fused.ranking, reliability=fused.reliability_figures())
+    ordinary = judge_ordinary_questions(fusion, graph, options.split, options.seed, progress=progress)
+    curves = {f"benchmark questions, {name}": curve for name, curve in fused.reliability.items()}
+    curves |= {f"ordinary questions, {name}": curve for name, curve in ordinary.items()}
+    figures = {name: curve.as_dict() for name, curve in curves.items()}
+    own = _Own(graph, fusion.features.rules, fused.ranking, reliability=figures)
     if options.evidence:
         some = query_set.queries[:: -(-len(query_set.queries) // EVIDENCE_QUERIES)]
         shares = _grade_shares(reasoner, some, progress)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from squire.core.frames import to_frame
 from squire.core.relations import is_inverse
-from squire.core.tensors import TensorFormat, load_tensors, save_tensors
+from squire.core.tensors import JSON, TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
 from squire.graph.labels import LabelIndex, Labels
@@ -49,14 +49,15 @@ class Graph:
     train: Adjacency
     valid: Ids  # (triple, 3), sorted, distinct
     test: Ids  # (triple, 3), sorted, distinct
+    is_divided: bool = False  # valid and test were drawn from one set of facts, rather than given
 
     @classmethod
-    def build(cls, name: str, labels: Labels, splits: Mapping[str, Ids]) -> Graph:
+    def build(cls, name: str, labels: Labels, splits: Mapping[str, Ids], is_divided: bool = False) -> Graph:
         """From triples of ids by split; a missing split is empty."""
         size = len(labels.entities), len(labels.relations)
         none = np.empty((0, 3), np.int32)
-        held_out = (sort_unique(splits.get(split, none), *size) for split in SPLITS[1:])
-        return cls(name, labels, Adjacency.build(splits.get("train", none), *size), *held_out)
+        valid, test = (sort_unique(splits.get(split, none), *size) for split in SPLITS[1:])
+        return cls(name, labels, Adjacency.build(splits.get("train", none), *size), valid, test, is_divided)
 
     @classmethod
     def from_triples(
@@ -85,10 +86,11 @@ class Graph:
         labels, triples = number(blocks.values(), {})
         ends = np.cumsum([len(block.codes) for block in blocks.values()])
         splits = dict(zip(blocks, np.split(triples, ends[:-1]), strict=True))
-        if list(splits) == ["train"]:
+        is_divided = list(splits) == ["train"]
+        if is_divided:
             distinct = sort_unique(triples, len(labels.entities), len(labels.relations))
             splits = divide(distinct, holdout, np.random.default_rng(seed))
-        return cls.build(name, labels, splits)
+        return cls.build(name, labels, splits, is_divided)
 
     @property
     def num_entities(self) -> int:
@@ -212,7 +214,9 @@ class Graph:
         }
         for kind, labels in (("entities", self.labels.entities), ("relations", self.labels.relations)):
             arrays[f"{kind}.offsets"], arrays[f"{kind}.text"] = _label_arrays(labels.array)
-        save_tensors(Path(path), FORMAT, arrays, {"name": self.name, "prefixes": dict(self.labels.prefixes)})
+        prefixes = dict(self.labels.prefixes)
+        state: dict[str, JSON] = {"name": self.name, "prefixes": prefixes, "is_divided": self.is_divided}
+        save_tensors(Path(path), FORMAT, arrays, state)
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
@@ -227,7 +231,9 @@ class Graph:
             edges = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
             train = Adjacency(len(entities), len(relations), *edges)
             labels = Labels(entities, relations, found.state["prefixes"])
-            return cls(found.state["name"], labels, train, arrays["valid"], arrays["test"])
+            state = found.state
+            is_divided = bool(state.get("is_divided"))  # older files do not say
+            return cls(state["name"], labels, train, arrays["valid"], arrays["test"], is_divided)
         except (KeyError, TypeError, pa.ArrowInvalid) as error:
             raise DataError(f"{path}: not a complete graph file ({error}). {FORMAT.remedy}") from None
 

@@ -120,7 +120,7 @@ def _read_graph(
         held_out = len(splits["valid"]) + len(splits["test"])
         if held_out < wanted:
             report.add(Fault.HOLDOUT, str(path), f"{held_out:,} of {wanted:,}")
-    return Graph.build(_dataset_name(path), labels, splits), report
+    return Graph.build(_dataset_name(path), labels, splits, is_divided=path.is_file()), report
 
 
 def _read_saved(path: Path, report: Report, thorough: bool) -> Graph:

@@ -1,18 +1,20 @@
-"""Confidence: the probability that an answer is true, by isotonic regression of truth on rank scores.
+"""Calibrated rank scores: the probability that an answer is right if one is missing, by isotonic regression.
 
-A rank score says which answer is right if one is missing; a confidence says whether this fact is true. The map is
-fitted on valid, and holds for queries like those of valid, each of which has an answer that the graph lacks. An
-answer that is true but in no held-out split counts as false.
+The map is fitted on valid, and holds for queries like those of valid, each of which has an answer that the graph
+lacks. An answer that is true but in no held-out split counts as false. Whether a fact is true, whatever made
+somebody ask, is the question of `confidence`.
 
 Answers that only test has would count as false too, and test must not be looked at. But valid tells how many there
 are. Split it into random halves: for a query with n answers in valid, a given answer is in the second half, while
 the first half contains the query, with probability 1/2 − 2⁻ⁿ. Test is as large as two halves. So a true answer
-stands for 1 − 2¹⁻ⁿ others that only test has, and that many are not counted as false (`unseen`).
+stands for 1 − 2¹⁻ⁿ others that only test has, and that many are not counted as false (`unseen`). If test is smaller,
+there are fewer.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +30,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """A map from rank score to confidence, given by its knots and linear in between."""
+    """A map from rank score to probability, given by its knots and linear in between."""
 
     score: Floats  # (knot), rising
     truth: Floats  # (knot): share of such answers that were true, never falling
@@ -84,17 +86,6 @@ class Calibrations:
             out[kind == one] = own.confidence(score[kind == one])
         return out
 
-    def threshold_for(self, precision: float) -> float | None:
-        """The lowest confidence above which at least this share of answers was true, or None."""
-        truth, counts = (np.concatenate([getattr(own, name) for own in self.maps]) for name in ("truth", "count"))
-        order = np.argsort(-truth, kind="stable")
-        count = np.cumsum(counts[order])
-        share = np.cumsum((truth * counts)[order]) / np.maximum(count, 1)
-        # A threshold admits all answers of the same confidence, so only the last of equal ones counts.
-        last = np.append(np.diff(truth[order]) < 0, True)
-        good = np.flatnonzero((share >= precision) & (count > 0) & last)
-        return float(truth[order][good[-1]]) if len(good) else None
-
 
 def _cells(score: Floats, is_true: Bools, unseen: Floats) -> tuple[Floats, Floats, Floats]:
     """Group neighbouring answers, at least CELL at a time: mean score, share of true ones, and their number.
@@ -119,6 +110,7 @@ class Reliability:
     confidence: list[float]  # (bin): the mean
     truth: list[float]  # (bin): the share that was true
     count: list[int]  # (bin)
+    brier: float  # the mean squared difference of confidence and truth
 
     @classmethod
     def from_answers(cls, confidence: Floats, is_true: Bools, bins: int = BINS) -> Reliability:
@@ -129,6 +121,7 @@ class Reliability:
             [float(confidence[part].mean()) for part in parts],
             [float(is_true[part].mean()) for part in parts],
             [len(part) for part in parts],
+            float(np.mean((confidence - is_true) ** 2)) if len(confidence) else 0.0,
         )
 
     @property
@@ -137,5 +130,21 @@ class Reliability:
         gaps = np.abs(np.subtract(self.confidence, self.truth))
         return float(np.average(gaps, weights=self.count)) if self.count else 0.0
 
-    def as_dict(self) -> dict[str, object]:
-        return {"error": self.error, **asdict(self)}
+    @property
+    def says(self) -> float:
+        """The mean confidence."""
+        return float(np.average(self.confidence, weights=self.count)) if self.count else 0.0
+
+    @property
+    def true(self) -> float:
+        """The share that was true: the base rate."""
+        return float(np.average(self.truth, weights=self.count)) if self.count else 0.0
+
+    @property
+    def base_brier(self) -> float:
+        """The Brier score of saying the base rate everywhere, which is calibrated and useless."""
+        return self.true * (1 - self.true)
+
+    def as_dict(self) -> dict[str, Any]:
+        figures = {name: getattr(self, name) for name in ("error", "says", "true", "base_brier")}
+        return {"answers": sum(self.count), **figures, **asdict(self)}

@@ -46,6 +46,14 @@ def hide(
         yield Adjacency.build(triples[~hidden], *size), triples[hidden]
 
 
+def can_be_hidden(adjacency: Adjacency, unlinked: bool) -> npt.NDArray[np.bool_]:
+    """Whether a triple can be hidden: both ends have other edges, with `unlinked` none with each other.  (triple)"""
+    degree = np.diff(adjacency.offsets)
+    head, _, tail = adjacency.triples.T
+    possible = (degree[head] > 1) & (degree[tail] > 1)
+    return np.asarray(possible & ~is_linked(adjacency) if unlinked else possible)
+
+
 def _removable(adjacency: Adjacency, wanted: Offsets) -> list[int]:
     """The wanted triples that can be removed, one after the other, such that both ends keep an edge."""
     degree = np.diff(adjacency.offsets).tolist()

@@ -2,8 +2,9 @@
 
 Folds of train are hidden one after the other, and rules are mined, and models trained, on the rest. Rules that
 have seen the hidden facts would look better than they are: with rules of all of train, the hidden facts of NELL23K
-had an MRR of .375 instead of .268, and the ranker relied on rules too much (valid .302 instead of .311). Valid
-decides whether linked pairs are excluded, and how scores become confidences. Test is never used.
+had an MRR of .375 instead of .268, and the ranker relied on rules too much (valid .302 instead of .311). The same
+folds teach confidence (`confidence`). Valid decides whether linked pairs are excluded, and how rank scores are
+calibrated. Test is never used.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,29 @@ from squire.core.tensors import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
+from squire.ranking._context import RelationIndex
 from squire.ranking._features import Profile
 from squire.ranking.attribution import contributions
 from squire.ranking.calibration import Calibration, Calibrations, Ints
+from squire.ranking.confidence import (
+    MOST_MISSING,
+    Confidence,
+    HiddenFold,
+    Shares,
+    confidence_table,
+    falling,
+    fit_confidence,
+    missing_share,
+    positions,
+    softmax,
+    without_facts,
+)
+from squire.ranking.confidence import OPTIONS as CONFIDENCE_OPTIONS
+from squire.ranking.context import relation_index
 from squire.ranking.features import CandidateFeatures, CandidateLists, MakeScorers, Scorer, no_scorers
 from squire.ranking.folds import FOLDS, hide, pairs_look_unlinked
 from squire.ranking.index import name_words, no_words
-from squire.ranking.ranker import Ranker, RankerOptions, fit_ranker
+from squire.ranking.networks import Networks, NetworkOptions, fit_ranker
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
 
@@ -40,7 +58,7 @@ Stage = Callable[[str, int, int], None]  # name, done, total
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
 CALIBRATION_QUERIES = 10_000
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
-FILE_VERSION = 4
+FILE_VERSION = 5
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,13 @@ class FusionOptions:
     folds: int = FOLDS
     use_names: bool = True  # are words that names share evidence?
     mining: MiningOptions = field(default_factory=MiningOptions)
-    ranker: RankerOptions = field(default_factory=RankerOptions)
+    ranker: NetworkOptions = field(default_factory=NetworkOptions)
+    missing: float | None = None  # share of true facts that the graph lacks; by default as in its splits
+    confidence: NetworkOptions = CONFIDENCE_OPTIONS
+
+    def __post_init__(self) -> None:
+        if self.missing is not None and not 0 < self.missing <= MOST_MISSING:
+            raise SettingError(f"missing={self.missing}: expected a share above 0, at most {MOST_MISSING:g}.")
 
 
 @dataclass(frozen=True)
@@ -66,16 +90,37 @@ class FusionInfo:
     unlinked: bool  # are linked pairs excluded, from the hidden facts and from the candidates?
     use_names: bool
     mining: dict[str, object]
+    missing: float  # share of true facts that the graph is assumed to lack
 
 
 @dataclass(frozen=True)
 class FusedRanking:
     """The candidates of some queries with their scores."""
 
+    fusion: Fusion
     lists: CandidateLists
     scores: Floats  # (candidate): logits, comparable within a query
-    rank_score: Floats  # (candidate): softmax of the logits. Which answer is right, if one is missing?
-    confidence: Floats  # (candidate): calibrated probability. Is this fact true?
+    held_out: Sequence[str] = ()  # splits, if confidence is that of being in them, rather than of being true
+
+    @cached_property
+    def rank_score(self) -> Floats:
+        """Calibrated probability: which answer is right, if one is missing?  (candidate)"""
+        kind = _kinds(self.lists, self.scores, self.fusion.features.adjacency.num_relations)
+        score = self.fusion.calibration.confidence(softmax(self.lists, self.scores), kind)
+        return _at_most_first(score, self.scores, self.lists)
+
+    @cached_property
+    def log_odds(self) -> Floats:
+        """How plausible each fact is, before looking whether the graph has it.  (candidate)"""
+        return self.fusion.confidence.log_odds(self.lists, self.scores, self.fusion.relations)
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """Calibrated probability: is this fact true?  (candidate)"""
+        relation, own = self.lists.queries[self.lists.query, 1], self.fusion.confidence
+        if self.held_out:
+            return falling(own.of_held_out(self.log_odds, relation, self.held_out), self.lists, self.scores)
+        return falling(own.of_missing(self.log_odds, relation), self.lists, self.scores)
 
 
 @dataclass(frozen=True)
@@ -83,21 +128,28 @@ class Fusion:
     """A ranker over the features of a graph's candidates, with calibrated confidences."""
 
     features: CandidateFeatures
-    ranker: Ranker
-    calibration: Calibrations
+    ranker: Networks
+    calibration: Calibrations  # of rank scores
+    confidence: Confidence
     info: FusionInfo
 
-    def rank(self, queries: Ids, threads: int | None = None) -> Iterator[FusedRanking]:
-        """The candidates of all queries, in blocks and in order.  queries: (query, 2)"""
-        for lists in self.features.stream(np.ascontiguousarray(queries), threads):
-            yield self.calibrated(lists, _scores(self.ranker, lists))
+    @cached_property
+    def relations(self) -> RelationIndex:
+        """What is usual for the entities of the graph."""
+        return relation_index(self.features.adjacency)
 
-    def calibrated(self, lists: CandidateLists, scores: Floats) -> FusedRanking:
-        """The ranking of candidates with these scores, if there are no others.  scores: (candidate)"""
-        rank_score = _softmax(lists, scores)
-        kind = _kinds(lists, scores, self.features.adjacency.num_relations)
-        confidence = self.calibration.confidence(rank_score, kind)
-        return FusedRanking(lists, scores, rank_score, _at_most_first(confidence, scores, lists))
+    def rank(
+        self,
+        queries: Ids,
+        threads: int | None = None,
+        *,
+        without: Adjacency | None = None,  # facts that are no candidates
+        held_out: Sequence[str] = (),  # splits, if confidence is that of being in them
+    ) -> Iterator[FusedRanking]:
+        """The candidates of all queries, in blocks and in order.  queries: (query, 2)"""
+        for found in self.features.stream(np.ascontiguousarray(queries), threads):
+            lists = without_facts(found, without) if without else found
+            yield FusedRanking(self, lists, _scores(self.ranker, lists), held_out)
 
     def contributions(self, lists: CandidateLists) -> dict[str, Floats]:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
@@ -124,20 +176,28 @@ def fit_fusion(
         rules = _mine(adjacency, mining, stage)
         return CandidateFeatures(adjacency, rules, unlinked, make_scorers(adjacency), words)
 
-    folds = hide(graph.train, options.folds, seed, unlinked)
-    training = _training_lists(graph, folds, features_of, seed, mining.threads, stage)
+    folds = (
+        HiddenFold(features_of(remaining), hidden)
+        for remaining, hidden in hide(graph.train, options.folds, seed, unlinked)
+    )
+    training = _training_lists(graph, folds, seed, mining.threads, stage)
     features = features_of(graph.train)
     ranker = fit_ranker(
         training.lists, training.right, features.table, 2 * graph.num_relations, seed, options.ranker,
         lambda done, total: stage("fitting the ranker", done, total),
     )  # fmt: skip
+    missing = missing_share(graph) if options.missing is None else options.missing
+    confidence = fit_confidence(
+        graph, training.folds, ranker, Shares.from_graph(graph, unlinked), missing, seed, stage, mining.threads,
+        options.confidence,
+    )  # fmt: skip
     mined_with = {key: value for key, value in asdict(mining).items() if key != "threads"}  # no effect on rules
     info = FusionInfo(
-        seed, options.folds, training.folds, training.queries, len(training.lists), unlinked, options.use_names,
-        mined_with,
+        seed, options.folds, len(training.folds), training.queries, len(training.lists), unlinked,
+        options.use_names, mined_with, missing,
     )  # fmt: skip
     answers = _valid_answers(features, ranker, graph, seed, mining.threads, stage)
-    return Fusion(features, ranker, Calibrations.fit(*answers, KINDS), info)
+    return Fusion(features, ranker, Calibrations.fit(*answers, KINDS), confidence, info)
 
 
 def _words(graph: Graph, use_names: bool) -> Profile:
@@ -165,28 +225,28 @@ class _TrainingLists:
     lists: CandidateLists
     right: Offsets  # (list): position of the right answer among all candidates
     queries: int  # including those whose answer is not among the candidates
-    folds: int
+    folds: tuple[HiddenFold, ...]  # that were used
 
 
 def _training_lists(
     graph: Graph,
-    folds: Iterable[tuple[Adjacency, Ids]],
-    features_of: Callable[[Adjacency], CandidateFeatures],
+    folds: Iterable[HiddenFold],
     seed: int,
     threads: int | None,
     stage: Stage,
 ) -> _TrainingLists:
     """Queries about hidden facts, one fold after the other until there are enough."""
     parts: list[CandidateLists] = []
-    num_queries, num_folds = 0, 0
-    for remaining, hidden in folds:
+    num_queries, used = 0, []
+    for fold in folds:
+        queries = both_directions(
+            _sample(fold.hidden, (TRAINING_QUERIES - num_queries) // 2, seed), graph.num_relations
+        )
+        parts += _lists_with_answer(fold.features, queries, graph.train, threads, stage)
+        num_queries += len(queries)
+        used.append(fold)
         if num_queries >= TRAINING_QUERIES:
             break
-        queries = both_directions(
-            _sample(hidden, (TRAINING_QUERIES - num_queries) // 2, seed), graph.num_relations
-        )
-        parts += _lists_with_answer(features_of(remaining), queries, graph.train, threads, stage)
-        num_queries, num_folds = num_queries + len(queries), num_folds + 1
     if not any(len(part) for part in parts):
         raise SettingError(
             f"{graph.name}: too small for a fusion, since no train fact can be hidden and found again. Use rules "
@@ -195,7 +255,7 @@ def _training_lists(
     lists = CandidateLists.join(parts)
     head, relation = lists.queries[lists.query].T
     right = np.flatnonzero(graph.train.contains_each(head, relation, lists.candidates))
-    return _TrainingLists(lists, right, num_queries, num_folds)
+    return _TrainingLists(lists, right, num_queries, tuple(used))
 
 
 def _lists_with_answer(
@@ -215,12 +275,13 @@ def _lists_with_answer(
 
 
 def _valid_answers(
-    features: CandidateFeatures, ranker: Ranker, graph: Graph, seed: int, threads: int | None, stage: Stage
+    features: CandidateFeatures, ranker: Networks, graph: Graph, seed: int, threads: int | None, stage: Stage
 ) -> tuple[Floats, npt.NDArray[np.bool_], Floats, Ints]:
     """The candidates of valid's distinct queries: rank score, whether in valid, unseen true answers, kind."""
     queries = np.unique(both_directions(graph.valid, graph.num_relations)[:, :2], axis=0)
     queries = _sample(queries, CALIBRATION_QUERIES, seed)
     valid = graph.known("valid")
+    share_of_test = min(len(graph.test) / max(len(graph.valid), 1), 1)
     parts = [(np.empty(0), np.empty(0, bool), np.empty(0), np.empty(0, np.int64))]
     done = 0
     for lists in features.stream(np.ascontiguousarray(queries), threads):
@@ -228,45 +289,28 @@ def _valid_answers(
         scores = _scores(ranker, lists)
         is_true = valid.contains_each(head, relation, lists.candidates)
         number = np.array([len(valid.tails_of(*query)) for query in lists.queries.tolist()])
-        unseen = is_true * (1 - 2.0 ** (1 - number))[lists.query]
-        parts.append((_softmax(lists, scores), is_true, unseen, _kinds(lists, scores, graph.num_relations)))
+        unseen = share_of_test * is_true * (1 - 2.0 ** (1 - number))[lists.query]
+        parts.append((softmax(lists, scores), is_true, unseen, _kinds(lists, scores, graph.num_relations)))
         done += len(lists)
         stage("calibrating", done, len(queries))
     score, truth, unseen, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
     return score, truth, unseen, kind
 
 
-def _scores(ranker: Ranker, lists: CandidateLists) -> Floats:
+def _scores(ranker: Networks, lists: CandidateLists) -> Floats:
     """(candidate)"""
     return ranker.scores(lists.features, lists.queries[lists.query, 1])
-
-
-def _softmax(lists: CandidateLists, scores: Floats) -> Floats:
-    """The softmax of the scores within each list.  (candidate)"""
-    query = lists.query
-    top = np.full(len(lists), -np.inf)
-    np.maximum.at(top, query, scores)
-    weight = np.exp(scores - top[query])
-    return np.asarray(weight / np.bincount(query, weight, minlength=len(lists))[query])
 
 
 def _kinds(lists: CandidateLists, scores: Floats, num_relations: int) -> Ints:
     """Which of the KINDS each candidate is.  (candidate)"""
     is_head = is_inverse(lists.queries[lists.query, 1], num_relations)
-    return np.asarray(2 * is_head + (_positions(lists, scores) > 0), np.int64)
-
-
-def _positions(lists: CandidateLists, scores: Floats) -> Offsets:
-    """0, 1, 2 … by falling score within each list.  (candidate)"""
-    best_first = np.lexsort((-scores, lists.query))
-    position = np.empty(len(scores), np.int64)
-    position[best_first] = np.arange(len(scores)) - lists.offsets[lists.query[best_first]]
-    return position
+    return np.asarray(2 * is_head + (positions(lists, scores) > 0), np.int64)
 
 
 def _at_most_first(confidence: Floats, scores: Floats, lists: CandidateLists) -> Floats:
-    """Limit confidences, which come from different maps, to that of the first answer of the list.  (candidate)"""
-    first = confidence[_positions(lists, scores) == 0]
+    """Limit rank scores, which come from different maps, to that of the first answer of the list.  (candidate)"""
+    first = confidence[positions(lists, scores) == 0]
     sizes = np.diff(lists.offsets)
     return np.asarray(np.minimum(confidence, np.repeat(first, sizes[sizes > 0])))
 
@@ -288,11 +332,15 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     arrays = {f"rules.{column.name}": getattr(rules, column.name) for column in fields(Rules)[1:]}
     for kind, own in enumerate(fusion.calibration.maps):
         arrays |= {f"calibration{kind}.{column.name}": getattr(own, column.name) for column in fields(Calibration)}
-    arrays |= {f"ranker.{name}": tensor.detach().numpy() for name, tensor in fusion.ranker.tensors().items()}
+    confidence = fusion.confidence
+    for part, networks in (("ranker", fusion.ranker), ("confidence", confidence.networks)):
+        arrays |= {f"{part}.{name}": tensor.detach().numpy() for name, tensor in networks.tensors().items()}
+    arrays |= {f"shares.{column.name}": getattr(confidence.shares, column.name) for column in fields(Shares)}
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
         "features": [feature.name for feature in fusion.features.table],
         "ranker": asdict(fusion.ranker.options),
+        "confidence": asdict(confidence.networks.options),
         "info": asdict(fusion.info),
         "graph_sha256": _checksum(fusion.features.adjacency, fusion.features.words),
     }
@@ -319,15 +367,20 @@ def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> F
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")
-        options = RankerOptions(**state["ranker"])
-        fitted = {name: torch.from_numpy(array) for name, array in checkpoint.part("ranker.").items()}
-        ranker = Ranker.from_tensors(fitted, features.table, 2 * graph.num_relations, options)
+        ranker, plausibility = (
+            Networks.from_tensors(
+                {name: torch.from_numpy(array) for name, array in checkpoint.part(f"{part}.").items()},
+                table, 2 * graph.num_relations, NetworkOptions(**state[part]),
+            )
+            for part, table in (("ranker", features.table), ("confidence", confidence_table(features.table)))
+        )  # fmt: skip
+        shares = Shares(*_arrays(checkpoint.part("shares."), Shares, 0))
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except (CheckpointError, KeyError, TypeError) as error:
         reason = error if isinstance(error, CheckpointError) else f"not a fusion that squire can read ({error})."
         raise CheckpointError(f"{checkpoint.file}: {reason} Run `squire fuse` again.") from None
-    return Fusion(features, ranker, calibration, info)
+    return Fusion(features, ranker, calibration, Confidence(plausibility, shares, info.missing), info)
 
 
 def _arrays(arrays: dict[str, np.ndarray], kind: type, skip: int) -> list[np.ndarray]:

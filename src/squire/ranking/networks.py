@@ -1,7 +1,8 @@
-"""The ranker: maps the features of a candidate to a score, trained to rank right answers first in their lists.
+"""Small networks that map the features of a candidate to a score.
 
-The scores of two small networks are averaged. Each is the sum of a linear part, a linear part per relation, and
-two hidden layers that also see an embedding of the relation.
+The scores of two networks are averaged. Each is the sum of a linear part, a linear part per relation, and two
+hidden layers that also see an embedding of the relation. The ranker is trained to rank right answers first in their
+lists (`fit_ranker`); `confidence` trains other networks to tell facts from other triples.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ DECIMALS = 4
 
 
 @dataclass(frozen=True)
-class RankerOptions:
-    """Size and training of the ranker, tuned on valid of NELL23K (docs/LOG.md)."""
+class NetworkOptions:
+    """Size and training; the defaults are the ranker's, tuned on valid of NELL23K (docs/LOG.md)."""
 
     width: int = 32
     relation_width: int = 16
     dropout: float = 0.3
     epochs: int = 4
-    batch_size: int = 64  # lists in a step
+    batch_size: int = 64  # lists or candidates in a step
     learning_rate: float = 2e-3
     weight_decay: float = 1e-3
     relation_weight_decay: float = 6.0  # of the linear part per relation: a few facts must not determine it
@@ -48,7 +49,7 @@ class RankerOptions:
 class Network(nn.Module):
     """Maps the columns of a candidate and its relation to a score."""
 
-    def __init__(self, columns: int, num_edge_types: int, options: RankerOptions) -> None:
+    def __init__(self, columns: int, num_edge_types: int, options: NetworkOptions) -> None:
         super().__init__()
         width = options.width
         self.linear = nn.Linear(columns, 1)
@@ -70,8 +71,8 @@ class Network(nn.Module):
         return scores
 
 
-class Ranker:
-    """The trained networks, with the standardisation of their inputs."""
+class Networks:
+    """Trained networks, with the standardisation of their inputs."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Ranker:
         mean: Tensor,
         scale: Tensor,
         networks: Sequence[Network],
-        options: RankerOptions,
+        options: NetworkOptions,
     ) -> None:
         self.table, self.options = tuple(table), options
         self.mean, self.scale = mean, scale  # (column)
@@ -113,8 +114,8 @@ class Ranker:
         tensors: Mapping[str, Tensor],
         table: Sequence[Feature],
         num_edge_types: int,
-        options: RankerOptions,
-    ) -> Ranker:
+        options: NetworkOptions,
+    ) -> Networks:
         """Inverse of `tensors`."""
         columns = count_columns(table)
         try:
@@ -127,10 +128,10 @@ class Ranker:
                 networks.append(network)
             mean, scale = tensors["mean"], tensors["scale"]
         except (KeyError, RuntimeError) as error:
-            raise CheckpointError(f"the ranker's weights have another shape ({error}).") from None
+            raise CheckpointError(f"its networks have another shape ({error}).") from None
         if mean.shape != (columns,) or scale.shape != (columns,):
             raise CheckpointError(
-                f"the ranker has {mean.numel()} columns, but this version of squire uses {columns}."
+                f"its networks have {mean.numel()} columns, but this version of squire uses {columns}."
             )
         return cls(table, mean, scale, networks, options)
 
@@ -148,6 +149,8 @@ def with_logs(features: Features, table: Sequence[Feature]) -> Tensor:
 
 # ------------------------------------------------------------------------------------------------------ fitting
 
+Loss = Callable[[Networks, Network, Offsets], Tensor]  # of some of the training examples, given by their numbers
+
 
 def fit_ranker(
     lists: CandidateLists,
@@ -155,14 +158,33 @@ def fit_ranker(
     table: Sequence[Feature],
     num_edge_types: int,
     seed: int = 0,
-    options: RankerOptions | None = None,
+    options: NetworkOptions | None = None,
     progress: Progress | None = None,
-) -> Ranker:
-    """Train the networks by the cross-entropy of a softmax over each list; deterministic for a seed."""
-    options = options or RankerOptions()
-    mean, scale = _moments(lists.features, table)
-    ranker = Ranker(table, mean, scale, [], options)
-    steps = options.networks * options.epochs * -(-len(lists) // options.batch_size)
+) -> Networks:
+    """Train by the cross-entropy of a softmax over each list; deterministic for a seed."""
+
+    def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
+        return _list_loss(networks, network, lists, right, chosen)
+
+    options = options or NetworkOptions()
+    return fit_networks(lists.features, len(lists), loss, table, num_edge_types, seed, options, progress)
+
+
+def fit_networks(
+    features: Features,  # (candidate, feature)
+    examples: int,
+    loss: Loss,
+    table: Sequence[Feature],
+    num_edge_types: int,
+    seed: int,
+    options: NetworkOptions,
+    progress: Progress | None = None,
+    bias: float = 0.0,  # of the untrained networks
+) -> Networks:
+    """Train networks, one after the other, by the loss of random batches of examples; deterministic for a seed."""
+    mean, scale = _moments(features, table)
+    fitted = Networks(table, mean, scale, [], options)
+    steps = options.networks * options.epochs * -(-examples // options.batch_size)
     done = 0
 
     def step() -> None:
@@ -175,9 +197,11 @@ def fit_ranker(
         for number in range(options.networks):
             torch.manual_seed(seed * options.networks + number)
             network = Network(count_columns(table), num_edge_types, options)
-            _fit_network(network, ranker, lists, right, seed * options.networks + number, step)
-            ranker.networks.append(network.eval())
-    return ranker
+            if bias:
+                nn.init.constant_(network.linear.bias, bias)
+            _fit_network(network, fitted, examples, loss, seed * options.networks + number, step)
+            fitted.networks.append(network.eval())
+    return fitted
 
 
 @contextmanager
@@ -205,9 +229,9 @@ def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tens
 
 
 def _fit_network(
-    network: Network, ranker: Ranker, lists: CandidateLists, right: Offsets, seed: int, step: Callable[[], None]
+    network: Network, networks: Networks, examples: int, loss: Loss, seed: int, step: Callable[[], None]
 ) -> None:
-    options = ranker.options
+    options = networks.options
     own = list(network.own_linear.parameters())
     rest = [parameter for name, parameter in network.named_parameters() if not name.startswith("own_linear.")]
     optimizer = torch.optim.AdamW(
@@ -217,30 +241,32 @@ def _fit_network(
         ],
         lr=options.learning_rate,
     )
-    batches = -(-len(lists) // options.batch_size)
+    batches = -(-examples // options.batch_size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, options.learning_rate, total_steps=options.epochs * batches
     )
     rng = np.random.default_rng(seed)
     network.train()
     for _ in range(options.epochs):
-        order = rng.permutation(len(lists))
+        order = rng.permutation(examples)
         for first in range(0, len(order), options.batch_size):
-            loss = _loss(network, ranker, lists, right, order[first : first + options.batch_size])
+            value = loss(networks, network, order[first : first + options.batch_size])
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            value.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
             step()
 
 
-def _loss(network: Network, ranker: Ranker, lists: CandidateLists, right: Offsets, chosen: Offsets) -> Tensor:
+def _list_loss(
+    networks: Networks, network: Network, lists: CandidateLists, right: Offsets, chosen: Offsets
+) -> Tensor:
     """Mean cross-entropy of the right answers.  chosen: (list)"""
     firsts, sizes = lists.offsets[chosen], np.diff(lists.offsets)[chosen]
     begins = np.cumsum(sizes) - sizes
     rows = ranges(firsts, sizes)
     relations = torch.from_numpy(np.repeat(lists.queries[chosen, 1], sizes).astype(np.int64))
-    scores = network(ranker.columns(lists.features[rows]), relations)
+    scores = network(networks.columns(lists.features[rows]), relations)
     padded = pad_sequence(scores.split(sizes.tolist()), batch_first=True, padding_value=-torch.inf)
     answers = torch.from_numpy(right[chosen] - firsts + begins)
     loss: Tensor = (padded.logsumexp(1) - scores[answers]).mean()
