@@ -19,7 +19,7 @@ from squire.core.tensors import save_checkpoint
 from squire.graph.graph import Graph
 from squire.model.recipe import load_recipe
 from squire.reasoning.reasoner import Reasoner
-from squire.search.trained import TrainedModel, new_model
+from squire.search.trained import new_model
 
 SMALL = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "decode.beam=8"]
 SMALL += ["model.prior=false"]  # it would decide all paths, where nothing was learned
@@ -53,14 +53,14 @@ def make_run(folder: Path, graph: Graph | None = None, seed: int = 0) -> Path:
 
 
 def a_reasoner(folder: Path) -> Reasoner:
-    return Reasoner(TrainedModel.load(folder))
+    return Reasoner.load(folder)
 
 
 def a_job(
     folder: Path, out: Path, wanted: dict[str, Any] | None = None, heads: Heads = "all", part: int = 8
 ) -> Completion:
     reasoner = a_reasoner(folder)
-    questions = HeadQuestions(reasoner.graph.train, range(reasoner.graph.num_relations), heads)
+    questions = HeadQuestions(reasoner.run.facts, range(reasoner.graph.num_relations), heads)
     return Completion(Predictor(reasoner, reasoner.decoding(), **(wanted or {})), questions, out, part)
 
 

@@ -78,5 +78,6 @@ def fused_run() -> Path:
     return folder
 
 
-def train_facts() -> set[LabelTriple]:
-    return facts_of(family(), "train")
+def known_facts() -> set[LabelTriple]:
+    """Of all splits: what answers rest on."""
+    return facts_of(family())

@@ -57,9 +57,11 @@ def test_a_question_mark_asks_for_the_head() -> None:
     assert run(small_run(), "cleo", "grandparent", "?") == run(small_run(), "cleo", "grandparent")
 
 
-def test_known_answers_are_marked() -> None:
-    assert "in the graph" not in run(small_run(), "?", "likes", HOSTILE, "-k", 99)
-    assert "  in the graph" in run(small_run(), "?", "likes", HOSTILE, "-k", 99, "--known")
+def test_what_the_graph_says_comes_first_unless_only_new_answers_are_wanted() -> None:
+    question = small_run(), "?", "likes", HOSTILE
+    assert run(*question).splitlines()[1] == "     The graph says: hal"
+    assert "The graph says" not in run(*question, "--new-only")
+    assert run(*question).splitlines()[2:] == run(*question, "--new-only").splitlines()[1:]
 
 
 def test_grounded_paths_have_no_dashes() -> None:
@@ -87,7 +89,7 @@ def test_json_is_what_python_gives() -> None:
 
 def test_no_answer_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     found = Reasoner.load(small_run()).answer("cleo", "grandparent", k=1)
-    print_answers(replace(found, answers=()))
+    print_answers(replace(found, facts=(), answers=()))
     assert capsys.readouterr().out == "(cleo, grandparent, ?)\nno path leads to a new answer\n"
 
 

@@ -36,8 +36,8 @@ def test_type_choose_from_completion_and_read_the_path(visit: Visit) -> None:
 
     found = asked(visit.address, "models/family/answer", ANSWER)
     assert visit.names() == [one["entity"] for one in found["answers"]]
-    expect(visit.chosen).to_have_text("cleo 2")
-    expect(page.locator("#evidence h2")).to_have_text("cleograndparentcleo 2")
+    expect(visit.chosen).to_have_text("cleo 1")
+    expect(page.locator("#evidence h2")).to_have_text("cleograndparentcleo 1")
     best = found["answers"][0]["evidence"]
     steps = page.locator(".step")
     expect(steps).to_have_count(len(best["edges"]))
@@ -45,8 +45,39 @@ def test_type_choose_from_completion_and_read_the_path(visit: Visit) -> None:
         said = steps.nth(place).inner_text()
         assert all(edge[part] in said for part in ("head", "relation", "tail"))
         assert ("inferred" in said) != edge["is_fact"]
-    rule = best["rule"]
-    expect(page.locator(".rule")).to_contain_text(f"{rule['support']} facts of the graph follow")
+    expect(page.locator("#evidence")).to_contain_text("No mined rule has this form")
+
+
+def test_a_path_names_the_rule_it_follows(visit: Visit) -> None:
+    answers = asked(visit.address, "models/family/answer", {**ANSWER, "relation": "likes"})["answers"]
+    place, rule = next(
+        (place, one["evidence"]["rule"]) for place, one in enumerate(answers) if one["evidence"]["rule"]
+    )
+    visit.open(QUESTION.replace("grandparent", "likes"))
+    visit.answers.nth(place).click()
+    expect(visit.page.locator(".rule")).to_contain_text(f"{rule['support']} facts of the graph follow")
+
+
+def test_what_the_graph_says_comes_first_and_is_one_solid_edge(visit: Visit) -> None:
+    page = visit.page
+    visit.open(QUESTION)
+    known = page.get_by_role("region", name="The graph says").get_by_role("button")
+    expect(known).to_have_text(["cleo 2"])
+    assert "cleo 2" not in visit.names()
+    known.click()
+    expect(known).to_have_attribute("aria-pressed", "true")
+    expect(visit.chosen).to_have_count(0)
+    expect(page.locator("#evidence h2")).to_have_text("cleograndparentcleo 2")
+    expect(page.locator("#evidence .fact-tags")).to_have_text("fact")
+    expect(page.locator("#drawing .edge.known")).to_have_count(1)
+    expect(page.locator("#drawing .edge")).to_have_count(1)
+    visit.answers.first.click()
+    expect(known).to_have_attribute("aria-pressed", "false")
+    field = page.get_by_role("combobox", name="Check another answer")
+    field.fill("cleo 2")
+    field.press("Enter")
+    expect(page.locator(".seek [role=status]")).to_have_text("cleo 2 is a fact of the graph.")
+    expect(known).to_have_attribute("aria-pressed", "true")
 
 
 def test_the_drawing_has_every_path_with_shared_nodes_once(visit: Visit) -> None:
@@ -76,17 +107,13 @@ def test_both_directions_and_the_options(visit: Visit) -> None:
     visit.ask("ada 2", "grandparent")
     expect(page).to_have_url(re.compile("tail=ada\\+2"))
     expect(page.locator("#evidence h2 .entity").last).to_have_text("ada 2")
-    assert "ada" not in visit.names()
-    page.get_by_role("switch", name="With known facts").check()
-    expect(visit.answers.filter(has_text="known fact")).to_have_count(1)
-    assert "ada" in visit.names()
     page.get_by_role("switch", name="Grounded only").check()
     visit.settle()
     expect(page.locator("#answer-list .grade.completed, #answer-list .grade.asserted")).to_have_count(0)
     page.get_by_role("combobox", name="How many answers").select_option("5")
     visit.settle()
     assert len(visit.names()) <= 5
-    options = {"k": 5, "include_known": True, "grounded": True}
+    options = {"k": 5, "grounded": True}
     body = {"head": None, "relation": "grandparent", "tail": "ada 2", **options}
     assert visit.names() == [
         one["entity"] for one in asked(visit.address, "models/family/answer", body)["answers"]
@@ -177,7 +204,7 @@ def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Vis
     visit.ask("cleo", "grandparent")
     visit.answers.nth(1).click()
     second = visit.names()[1]
-    page.get_by_role("switch", name="With known facts").check()
+    page.get_by_role("switch", name="Grounded only").check()
     visit.settle()
     visit.answers.nth(2).click()
     chosen = visit.names()[2]
@@ -185,7 +212,7 @@ def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Vis
         other.open(page.url.removeprefix(visit.address + "/"))
         expect(other.chosen).to_have_text(chosen)
         expect(other.page.locator("#entity")).to_have_value("cleo")
-        assert other.page.get_by_role("switch", name="With known facts").is_checked()
+        assert other.page.get_by_role("switch", name="Grounded only").is_checked()
         assert other.page.title().startswith("cleo · grandparent · ?")
     visit.ask("finn", "grandparent")
     expect(visit.chosen).to_have_text(first)
@@ -193,7 +220,7 @@ def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Vis
     expect(visit.chosen).to_have_text(chosen)
     page.go_back()
     expect(visit.chosen).to_have_text(second)
-    assert not page.get_by_role("switch", name="With known facts").is_checked()
+    assert not page.get_by_role("switch", name="Grounded only").is_checked()
     page.go_forward()
     page.go_forward()
     expect(visit.chosen).to_have_text(first)
@@ -232,16 +259,16 @@ def test_exports_are_the_answers_and_the_drawing(visit: Visit, tmp_path: Path) -
         name = download.value.suggested_filename
         download.value.save_as(tmp_path / name)
         files[name] = (tmp_path / name).read_bytes()
-    assert set(files) == {"cleo grandparent.json", "cleo grandparent cleo 2.svg", "cleo grandparent cleo 2.png"}
+    assert set(files) == {"cleo grandparent.json", "cleo grandparent cleo 1.svg", "cleo grandparent cleo 1.png"}
     found = asked(visit.address, "models/family/answer", ANSWER)
     assert json.loads(files["cleo grandparent.json"]) == found
-    drawing = ElementTree.fromstring(files["cleo grandparent cleo 2.svg"])
+    drawing = ElementTree.fromstring(files["cleo grandparent cleo 1.svg"])
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
     words = " ".join(drawing.itertext())
     assert all(edge["relation"] in words for edge in found["answers"][0]["evidence"]["edges"])
     lines = [part.attrib for part in drawing.iter() if part.get("class") == "line"]
     assert all(line["stroke"].startswith("#") for line in lines)  # colours of its own, not of a style sheet
-    png = files["cleo grandparent cleo 2.png"]
+    png = files["cleo grandparent cleo 1.png"]
     assert png.startswith(b"\x89PNG")
     width, height = struct.unpack(">II", png[16:24])
     assert (width, height) == (2 * float(drawing.attrib["width"]), 2 * float(drawing.attrib["height"]))
@@ -266,11 +293,11 @@ def test_an_unknown_name_offers_the_nearest(visit: Visit) -> None:
     expect(alert).to_contain_text("Not in the graph")
     alert.get_by_role("button", name="cleo", exact=True).click()
     visit.settle()
-    expect(visit.chosen).to_have_text("cleo 2")
+    expect(visit.chosen).to_have_text("cleo 1")
     visit.open("#/ask?model=family&head=cleo&relation=grandparents")
     visit.page.get_by_role("button", name="grandparent", exact=True).click()
     visit.settle()
-    expect(visit.chosen).to_have_text("cleo 2")
+    expect(visit.chosen).to_have_text("cleo 1")
 
 
 # ------------------------------------------------------------------------------- attention, quality, judging
@@ -314,7 +341,7 @@ def test_quality_stands_beside_rules_and_the_frequency(visit: Visit) -> None:
         expect(visit.page.locator(".signatures li").nth(place)).to_have_text(row["signature"])
     expect(shown.last).to_contain_text("The most frequent answer")
     visit.page.go_back()
-    expect(visit.chosen).to_have_text("cleo 2")
+    expect(visit.chosen).to_have_text("cleo 1")
 
 
 def test_judging_by_keys_resumes_and_ends_with_a_summary(visit: Visit, page_run: Path) -> None:

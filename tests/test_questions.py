@@ -80,9 +80,7 @@ def test_a_billion_questions_take_no_memory() -> None:
 
 
 def test_there_must_be_something_to_ask() -> None:
-    with pytest.raises(
-        SettingError, match=r"heads='known': no entity has such a relation in train. Use heads='all'"
-    ):
+    with pytest.raises(SettingError, match=r"heads='known': no entity has such a relation. Use heads='all'"):
         HeadQuestions(adjacency([(0, 0, 1)]), [2], "known")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,12 +16,14 @@ import pytest
 import torch
 from graphs import LabelTriple, facts_of
 from naive_model import logits_after
-from small_run import HOSTILE, PARENT, small_run, train_facts
+from small_run import HOSTILE, PARENT, family, known_facts, small_run
 
 from squire import __version__
 from squire.core.run_files import RECIPE, RULES
 from squire.errors import CheckpointError, SettingError, UnknownName
-from squire.reasoning.answers import Answer, Answers, Evidence
+from squire.graph.adjacency import Adjacency
+from squire.graph.graph import SPLITS
+from squire.reasoning.answers import FACTS, Answer, Answers, Evidence
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.anyburl import readable
 from squire.search.trained import TrainedModel
@@ -40,8 +43,8 @@ def reasoner() -> Reasoner:
 
 
 @cache
-def answers(question: QuerySet, *, known: bool = True, grounded: bool = False, beam: int = 16) -> Answers:
-    return reasoner().answer(*question, k=99, include_known=known, grounded=grounded, beam=beam)
+def answers(question: QuerySet, *, grounded: bool = False, beam: int = 16) -> Answers:
+    return reasoner().answer(*question, k=99, grounded=grounded, beam=beam)
 
 
 def evidence_of(found: Answers) -> list[tuple[Answer, Evidence]]:
@@ -50,8 +53,9 @@ def evidence_of(found: Answers) -> list[tuple[Answer, Evidence]]:
 
 def naive_follow(query: int, path: tuple[int, ...]) -> list[float]:
     """The run's model without any cache, guided along known edges; the query is head · 1000 + edge relation."""
-    train = reasoner().graph.train
-    edges = set(zip(train.heads.tolist(), train.relations.tolist(), train.tails.tolist(), strict=True))
+    n, triples = reasoner().graph.num_relations, [reasoner().graph.triples(split) for split in SPLITS]
+    facts = [tuple(fact) for split in triples for fact in split.tolist()]
+    edges = {*facts, *((tail, relation + n, head) for head, relation, tail in facts)}
     guided = naive_beam.guided_follow(unguided_follow, lambda query: query // 1000, edges, 0.9)
     return guided(query, path)
 
@@ -78,7 +82,7 @@ def shown(label: str) -> str:
     return "ex:parent" if label == PARENT else label
 
 
-SHOWN_FACTS: set[LabelTriple] = {(h, shown(r), t) for h, r, t in train_facts()}
+SHOWN_FACTS: set[LabelTriple] = {(h, shown(r), t) for h, r, t in known_facts()}
 
 
 # ------------------------------------------------------------------------------------------------- evidence
@@ -170,7 +174,6 @@ def test_answers_are_those_of_the_definition(question: QuerySet, aggregate: str)
     found = reasoner().answer(
         *question,
         k=99,
-        include_known=True,
         beam=8,
         aggregate=aggregate,  # type: ignore[arg-type]
     )
@@ -186,6 +189,9 @@ def test_answers_are_those_of_the_definition(question: QuerySet, aggregate: str)
         mean, before = math.exp(total / (len(path) + 1)), scores.get(entity, 0.0)
         scores[entity] = max(before, mean) if aggregate == "max" else before + math.exp(total)
         paths[entity] = paths.get(entity, 0) + 1
+    for known in reasoner().graph.facts.tails_of(head, relation).tolist():
+        scores.pop(reasoner().labels.entities[known], None)
+        paths.pop(reasoner().labels.entities[known], None)
     assert {answer.entity: answer.score for answer in found} == pytest.approx(scores, rel=1e-4)
     assert {answer.entity: answer.paths for answer in found} == paths
     assert [answer.score for answer in found] == sorted((answer.score for answer in found), reverse=True)
@@ -196,19 +202,58 @@ def test_answers_are_those_of_the_definition(question: QuerySet, aggregate: str)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_known_answers_are_marked_and_left_out_unless_wanted(question: QuerySet) -> None:
+def test_facts_come_first_and_are_not_predicted(question: QuerySet) -> None:
     head, relation, tail = question
-    everything = answers(question)
-    for answer in everything:
-        fact = (head or answer.entity, relation, tail or answer.entity)
-        assert answer.is_fact == (fact in SHOWN_FACTS)
-    new = answers(question, known=False)
-    assert [answer.entity for answer in new] == [answer.entity for answer in everything if not answer.is_fact]
-    assert [answer.rank for answer in new] == list(range(1, len(new) + 1))
+    found = answers(question)
+    known = {(h, r, t) for h, r, t in SHOWN_FACTS if (head or h, relation, tail or t) == (h, r, t)}
+    assert {(head or one.entity, relation, tail or one.entity) for one in found.facts} == known
+    assert found.num_facts == len(known) == 1
+    for one in found.facts:
+        (edge,) = one.evidence.edges
+        assert (edge.head, edge.relation, edge.tail) in known
+        assert (edge.goal, edge.is_fact, one.evidence.grade) == (one.entity, True, "fact")
+        assert (one.rank, one.is_fact, one.confidence, one.sources, one.evidence.rule) == (0, True, None, (), None)
+    assert not {(head or one.entity, relation, tail or one.entity) for one in found} & known
+    assert not any(one.is_fact for one in found)
+    assert [one.rank for one in found] == list(range(1, len(found) + 1))
+    new = reasoner().answer(*question, k=99, beam=16, new_only=True)
+    assert (new.facts, new.num_facts, new.answers) == ((), 1, found.answers)
 
 
-def test_a_known_answer_is_met() -> None:
-    assert any(answer.is_fact for answer in answers(QUESTIONS[3]))
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_held_out_facts_are_facts_unless_they_are_hidden(split: str) -> None:
+    """As evidence too: where they are hidden, the same questions have the answers that train alone gives."""
+    hidden = Reasoner.load(small_run(), hide_held_out=True)
+    graph = hidden.graph
+    assert hidden.run.facts is graph.train
+    for head, relation, tail in graph.triples(split).tolist():
+        question = graph.labels.entities[head], graph.labels.relations[relation]
+        entity = graph.labels.entities[tail]
+        known, asked = reasoner().answer(*question, k=99), hidden.answer(*question, k=99)
+        assert [one.entity for one in known.facts] == [entity]
+        assert entity not in [one.entity for one in known]
+        assert not asked.facts
+        assert entity in [one.entity for one in asked]
+        for answered, is_evidence in ((known, True), (asked, False)):
+            edges = [edge for _, evidence in evidence_of(answered) for edge in evidence.edges]
+            through = {(edge.head, edge.relation, edge.tail) for edge in edges if edge.is_fact}
+            assert ((*question, entity) in through) == is_evidence
+
+
+def test_a_hub_lists_its_first_facts_and_says_how_many_there_are() -> None:
+    ours = replace(reasoner().run, facts=_liked_by_all())
+    found = Reasoner(ours).answer(None, "likes", "ada", k=2)
+    assert (len(found.facts), found.num_facts) == (FACTS, ours.graph.num_entities)
+    assert not len(found)
+    assert found.known.endswith(f" … and {ours.graph.num_entities - FACTS} more")
+    assert f"     The graph says: {HOSTILE} · " in repr(found)
+
+
+def _liked_by_all() -> Adjacency:
+    graph = family()
+    likes, ada = graph.labels.relation_id("likes"), graph.labels.entity_id("ada")
+    triples = np.array([(entity, likes, ada) for entity in range(graph.num_entities)], np.int32)
+    return Adjacency.build(triples, graph.num_entities, graph.num_relations)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -229,7 +274,7 @@ def test_k_is_a_bound_not_a_promise() -> None:
 
 
 def test_names_are_understood_in_full_or_short_and_shown_short() -> None:
-    full, short = (reasoner().answer("ada", name, k=4, include_known=True) for name in (PARENT, "ex:parent"))
+    full, short = (reasoner().answer("ada", name, k=4) for name in (PARENT, "ex:parent"))
     assert full == short
     assert full.relation == "ex:parent"
     assert full.question == "(ada, ex:parent, ?)"
@@ -278,16 +323,17 @@ def test_a_stream_of_questions_gives_what_each_gives_alone() -> None:
 
 
 def test_json_has_everything_and_reads_back() -> None:
-    found = reasoner().answer(*QUESTIONS[1], k=3)
+    found = reasoner().answer(*QUESTIONS[3], k=3)
     content = json.loads(json.dumps(found.as_dict()))
-    assert (content["head"], content["relation"], content["tail"]) == QUESTIONS[1]
+    assert list(content) == ["head", "relation", "tail", "origin", "facts", "num_facts", "answers"]
+    assert (content["head"], content["relation"], content["tail"]) == QUESTIONS[3]
     assert content["origin"] == {
         "run": str(small_run()), "step": reasoner().trained.step, "graph": "made", "beam": 16, "hops": 3,
         "aggregate": "sum", "prune": 0.0, "known_share": 0.9, "edge_ends": True, "constraint": "",
         "version": __version__, "ranking": "paths",
     }  # fmt: skip
     assert len(content["answers"]) == 3
-    for answer, read in zip(found, content["answers"], strict=True):
+    for answer, read in zip((*found.facts, *found), (*content["facts"], *content["answers"]), strict=True):
         assert list(read) == ["rank", "entity", "score", "is_fact", "evidence", "further", "paths", "asserted",
             "confidence", "sources", "basis"]  # fmt: skip
         assert list(read["evidence"]) == ["edges", "grade", "probability", "score", "rule"]
@@ -312,7 +358,7 @@ def test_the_page_escapes_names_speaks_and_fetches_nothing() -> None:
 
 
 def test_no_answer_is_said() -> None:
-    assert "no answer" in Answers("a", "r", None, answers(QUESTIONS[0]).origin, ())._repr_html_()
+    assert "no new answer" in Answers("a", "r", None, answers(QUESTIONS[0]).origin, (), 0, ())._repr_html_()
 
 
 # ------------------------------------------------------------------------------------------------- runs
@@ -362,4 +408,4 @@ def test_a_recipe_that_does_not_fit_its_weights_or_is_none(tmp_path: Path) -> No
 
 
 def test_the_run_holds_the_graph_that_it_was_trained_on() -> None:
-    assert facts_of(reasoner().graph, "train") == train_facts()
+    assert facts_of(reasoner().graph, "train") == facts_of(family(), "train")

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import HOSTILE, fused_run, small_run, train_facts
+from small_run import HOSTILE, fused_run, known_facts, small_run
 from typer.testing import CliRunner
 
 from squire.cli import app
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
+from squire.ranking.features import CandidateFeatures
 from squire.reasoning.answers import Source, basis_of
 from squire.reasoning.reasoner import Reasoner
 from squire.search.known_paths import complete, connect
@@ -41,6 +42,23 @@ def test_the_ranking_is_the_fusions() -> None:
     assert [answer.confidence for answer in found] == judged.confidence[order].tolist()
     assert [answer.score for answer in found] == judged.rank_score[order].tolist()
     assert found.origin.ranking == "fused"
+
+
+def test_features_come_from_all_facts_unless_held_out_ones_are_hidden() -> None:
+    query = np.array([reasoner().query(*QUESTION)], np.int32)
+    for hidden in (False, True):
+        ours = Reasoner.load(fused_run(), hide_held_out=hidden)
+        graph = ours.graph if hidden else replace(ours.graph, train=ours.graph.facts)
+        fusion = ours.fusion
+        assert fusion
+        evidence = CandidateFeatures(
+            graph.train, fusion.features.rules, fusion.info.unlinked, words=fusion.features.words
+        )
+        (found,), expected = list(fusion.rank(query)), evidence.describe(query)
+        assert np.array_equal(found.lists.candidates, expected.candidates)
+        assert np.array_equal(found.lists.features, expected.features)
+        known = [one.entity for one in ours.answer(*QUESTION).facts]
+        assert known == ([] if hidden else ["cleo 2"])
 
 
 def test_sources_add_up_to_what_the_ranker_adds_to_nothing() -> None:
@@ -90,7 +108,7 @@ def test_without_a_fusion_none_is_promised() -> None:
 
 
 def test_evidence_leads_to_its_answer_and_says_what_is_known() -> None:
-    facts = {(head, reasoner().labels.shorten(relation), tail) for head, relation, tail in train_facts()}
+    facts = {(head, reasoner().labels.shorten(relation), tail) for head, relation, tail in known_facts()}
     for answer in reasoner().answer(*QUESTION, k=50):
         for path in (answer.evidence, *answer.further):
             assert path.start == "cleo"
@@ -102,7 +120,7 @@ def test_evidence_leads_to_its_answer_and_says_what_is_known() -> None:
 
 def test_an_answer_that_no_path_reaches_shows_the_queried_edge() -> None:
     """At a beam of one the search finds almost nothing; known paths are found all the same, if any."""
-    found = reasoner().answer(*QUESTION, k=50, beam=1)
+    found = Reasoner.load(fused_run(), hide_held_out=True).answer(*QUESTION, k=50, beam=1)
     grades = {answer.entity: answer.evidence.grade for answer in found}
     assert grades["cleo 2"] == "grounded"
     for answer in found:
@@ -153,14 +171,10 @@ def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> Non
     assert ranked is None or answer not in ranked.entity
 
 
-def test_grounded_answers_have_grounded_evidence_and_known_ones_come_first() -> None:
+def test_grounded_answers_have_grounded_evidence() -> None:
     found = reasoner().answer(*QUESTION, k=5, grounded=True)
     assert len(found)
     assert {answer.evidence.grade for answer in found} == {"grounded"}
-    with_known = reasoner().answer("ada", "grandparent", k=3, include_known=True)
-    assert (with_known[0].entity, with_known[0].is_fact, with_known[0].confidence) == ("ada 2", True, 1.0)
-    assert with_known[0].basis == "the graph"
-    assert not any(answer.is_fact for answer in with_known[1:])
 
 
 def test_many_questions_at_once_are_answered_as_each_by_itself() -> None:

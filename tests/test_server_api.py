@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from graphs import facts_of
 from service_cases import QUESTION, cli_json, client, error_of, family_model, running
 from small_run import HOSTILE, PARENT, copy_of_run, family, small_run
 from typer.testing import CliRunner
@@ -54,7 +55,7 @@ def test_health_and_the_list_of_models(api: httpx.Client) -> None:
     assert api.get("/api/models").json() == [
         {
             "name": "family", "graph": "made", "entities": graph.num_entities, "relations": 3,
-            "facts": len(graph.train.triples), "fused": False, "default": True,
+            "facts": len(facts_of(graph)), "fused": False, "default": True,
         }
     ]  # fmt: skip
 
@@ -64,7 +65,7 @@ def test_health_and_the_list_of_models(api: httpx.Client) -> None:
     [
         ({}, []),
         ({"k": 3, "grounded": True}, ["-k", 3, "--grounded"]),
-        ({"include_known": True, "beam": 4, "aggregate": "max"}, ["--known", "--beam", 4, "--aggregate", "max"]),
+        ({"new_only": True, "beam": 4, "aggregate": "max"}, ["--new-only", "--beam", 4, "--aggregate", "max"]),
     ],
 )
 def test_answers_are_those_of_the_command_line(
@@ -129,22 +130,27 @@ def test_a_body_without_the_type_of_json_is_refused(api: httpx.Client) -> None:
 
 
 def test_an_answer_that_was_asked_for_is_explained(api: httpx.Client) -> None:
-    everything = cli_json("answer", small_run(), "cleo", "likes", "-k", 99, "--known")["answers"]
-    new = [one["entity"] for one in everything if not one["is_fact"]]
-    for one in everything:
+    everything = cli_json("answer", small_run(), "cleo", "likes", "-k", 99)
+    assert everything["facts"]
+    for one in (*everything["facts"], *everything["answers"]):
         body = {"head": "cleo", "relation": "likes", "tail": one["entity"]}
         found = api.post(f"{HERE}/explain", json=body).json()
-        rank = sum(other in new for other in [e["entity"] for e in everything][: one["rank"] - 1]) + 1
         assert found["question"] == body
-        assert (found["is_fact"], found["rank"]) == (one["is_fact"], rank)
-        assert found["answer"] == {**one, "rank": rank}
-    assert any(one["is_fact"] for one in everything)
+        assert (found["is_fact"], found["rank"]) == (one["is_fact"], one["rank"] or None)
+        assert (found["answer"], found["origin"]) == (one, everything["origin"])
+
+
+def test_a_held_out_fact_is_explained_as_a_fact(api: httpx.Client) -> None:
+    graph = family()
+    for head, relation, tail in facts_of(graph, "valid", "test"):
+        found = api.post(f"{HERE}/explain", json={"head": head, "relation": relation, "tail": tail}).json()
+        assert (found["is_fact"], found["rank"], found["answer"]["evidence"]["grade"]) == (True, None, "fact")
 
 
 def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
     reached = {one["entity"] for one in cli_json(
-        "answer", small_run(), "cleo", "likes", "-k", 99, "--known", "--beam", 1)["answers"]}  # fmt: skip
-    other = next(name for name in family().labels.entities if name not in reached)
+        "answer", small_run(), "cleo", "likes", "-k", 99, "--beam", 1)["answers"]}  # fmt: skip
+    other = next(name for name in family().labels.entities if name not in reached | {"dan"})
     found = api.post(
         f"{HERE}/explain", json={"head": "cleo", "relation": "likes", "tail": other, "beam": 1}
     ).json()
@@ -155,7 +161,7 @@ def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
 def test_entities_are_found_with_their_degrees(api: httpx.Client) -> None:
     found = api.get(f"{HERE}/entities", params={"q": "CLEO", "limit": 2}).json()["matches"]
     graph = family()
-    degree = len(graph.train.edges(graph.labels.entity_id("cleo"))[0])
+    degree = len(graph.facts.edges(graph.labels.entity_id("cleo"))[0])
     assert found[0]["name"].startswith("cleo")
     assert {"name": "cleo", "degree": degree} in api.get(f"{HERE}/entities?q=cleo").json()["matches"]
     assert len(api.get(f"{HERE}/entities?limit=5").json()["matches"]) == 5
@@ -345,7 +351,7 @@ def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
         card = api.get(HERE).json()
         assert card["quality"] == []
         assert card["limits"] == {"k": MAX_K, "beam": MAX_BEAM, "batch": MAX_BATCH}
-        assert card["examples"] == [{"head": HOSTILE, "relation": "grandparent"}]
+        assert card["examples"] == []  # the family has no gaps
         assert card["recipe"]["decode"]["beam"] == 16
         evaluated = cli_json("evaluate", run)
         cli_json("evaluate", run, "--split", "train", "--sample", 2)

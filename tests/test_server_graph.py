@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.graph.graph import Graph
-from squire.server.autocomplete import FITS, fitting
+from squire.server.autocomplete import FITS, fitting, open_questions
 from squire.server.models import neighbourhood
 
 
@@ -36,11 +36,32 @@ def test_all_facts_are_shown_once_if_there_is_room() -> None:
     assert found["left_out"] == 0
 
 
-def test_relations_of_the_same_kind_of_entity_fit() -> None:
+def test_facts_of_all_splits_are_shown() -> None:
+    graph = make_graph({"train": [("a", "r", "b")], "valid": [("c", "r", "a")], "test": [("a", "s", "c")]})
+    found = neighbourhood(graph, graph.labels.entity_id("a"), 9)
+    assert [(edge["head"], edge["relation"], edge["tail"]) for edge in found["edges"]] == [
+        ("a", "r", "b"), ("a", "s", "c"), ("c", "r", "a"),
+    ]  # fmt: skip
+
+
+def countries() -> Graph:
+    """The currency of country 9 is missing, and that of country 8 held out."""
     facts = [(f"country {i}", "currency", f"money {i}") for i in range(9)]
     facts += [(f"country {i}", "borders", f"country {(i + 1) % 10}") for i in range(10)]
     facts += [(f"river {i}", "flows through", f"country {i}") for i in range(3)]
-    graph = make_graph({"train": facts})
+    return make_graph({"train": facts[:8] + facts[9:], "test": facts[8:9]})
+
+
+def test_examples_are_questions_that_the_graph_leaves_open() -> None:
+    graph = countries()
+    found = [(graph.labels.entity(head), graph.labels.relation(edge)) for head, edge in open_questions(graph, 6)]
+    assert ("country 9", "currency") in found
+    assert not any(graph.facts.tails_of(*question).size for question in open_questions(graph, 6))
+    assert len(open_questions(graph, 1)) == 1
+
+
+def test_relations_of_the_same_kind_of_entity_fit() -> None:
+    graph = countries()
     labels, n = graph.labels, graph.num_relations
     share = fitting(graph, labels.entity_id("country 9"))  # whose currency is missing
     fits = {labels.relations[number] for number in np.flatnonzero(share[:n] >= FITS).tolist()}

@@ -253,17 +253,20 @@ class Run:
         *,
         k: int = 10,
         grounded: bool = False,
-        include_known: bool = False,
+        new_only: bool = False,
         ranking: RankedBy | None = None,
         **search: Unpack[SearchSettings],
     ) -> Answers:
         """Answer (head, relation, ?), or (?, relation, tail) if `head` is None, with evidence.
 
-        grounded: use known edges only. include_known: also list answers that are facts already.
+        The facts of all splits are known: those that answer the question are in `facts`, the others are evidence.
+        The k best candidates that are not in the graph are the answers.
+
+        grounded: use known edges only. new_only: leave out the facts.
         ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
         """
         return self.reasoner.answer(
-            head, relation, tail, k=k, grounded=grounded, include_known=include_known, ranking=ranking, **search
+            head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking, **search
         )
 
     def evaluate(

@@ -79,11 +79,9 @@ def answer(
     head: Annotated[str, typer.Argument(help="The entity to ask about, or ? to ask for it.")],
     relation: Annotated[str, typer.Argument(help="The relation.")],
     tail: Annotated[str, typer.Argument(help="Needed only if HEAD is ?.")] = UNKNOWN,
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of answers.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of new answers.")] = 5,
     grounded: GroundedOption = False,
-    known: Annotated[
-        bool, typer.Option("--known", help="Also list answers that are in the graph already.")
-    ] = False,
+    new_only: Annotated[bool, typer.Option("--new-only", help="Leave out what the graph says already.")] = False,
     paths: Annotated[int, typer.Option(min=1, max=1 + FURTHER, help="Paths to show for each answer.")] = 1,
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
@@ -95,7 +93,7 @@ def answer(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     found = squire.Run(run).answer(
         None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail,
-        k=k, grounded=grounded, include_known=known, ranking=ranking, beam=beam, aggregate=aggregate,
+        k=k, grounded=grounded, new_only=new_only, ranking=ranking, beam=beam, aggregate=aggregate,
     )  # fmt: skip
     if as_json:
         print_json(found.as_dict())
@@ -104,11 +102,12 @@ def answer(
 
 
 def print_answers(found: squire.Answers, paths: int = 1) -> None:
-    """The question, then each answer with its confidence, grade, paths, rule and sources."""
+    """The question, what the graph says, then each new answer with its confidence, grade, paths and sources."""
     out.print(Text(found.question, "bold"), soft_wrap=True)
+    if found.facts:
+        out.print(Text.assemble("     The graph says: ", (found.known, "bold")), soft_wrap=True)
     for one in found:
-        mark = ("  in the graph", "dim") if one.is_fact else ("", "")
-        title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (f"  {one.summary}", "cyan"), mark)
+        title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (f"  {one.summary}", "cyan"))
         out.print(title, soft_wrap=True)
         for evidence in (one.evidence, *one.further)[:paths]:
             out.print(Text.assemble("       ", path_text(evidence)), soft_wrap=True)

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from squire.core.relations import is_inverse
 from squire.core.run_files import LOCK
 from squire.core.team import ALONE, Team, team
 from squire.errors import Interrupted, SettingError
-from squire.graph.adjacency import Adjacency
 from squire.graph.graph import SPLITS
 from squire.ranking.context import Heads
 from squire.reasoning.reasoner import RankedBy, Reasoner
@@ -74,7 +72,7 @@ class CompletionOptions:
             return FileQuestions(self.queries, reasoner.query)
         graph = reasoner.graph
         chosen = [graph.labels.relation_id(label) for label in self.relations or ()]
-        return HeadQuestions(graph.train, chosen or range(graph.num_relations), self.heads or "typical")
+        return HeadQuestions(reasoner.run.facts, chosen or range(graph.num_relations), self.heads or "typical")
 
     def predictor(self, reasoner: Reasoner) -> Predictor:
         """Answers the questions."""
@@ -122,10 +120,9 @@ class Predictor:
     def predict(self, questions: Questions, first: int, end: int) -> Iterator[list[Prediction]]:
         """The predictions from each of these questions, in order."""
         queries, graph = questions.between(first, end), self.reasoner.graph
-        found = self.reasoner.answers(
-            queries, self.decoding, k=self.k, without=self._known_facts,
-            ranking=self.ranking, min_confidence=self.min_confidence,
-        )  # fmt: skip
+        found = self.reasoner.candidates(
+            queries, self.decoding, k=self.k, ranking=self.ranking, min_confidence=self.min_confidence
+        )
         n = graph.num_relations
         for (entity, relation), answers in zip(queries.tolist(), found, strict=True):
             rows = []
@@ -134,10 +131,6 @@ class Predictor:
                 if answer.score >= self.min_score:
                     rows.append(Prediction(head, relation % n, tail, answer))
             yield rows
-
-    @cached_property
-    def _known_facts(self) -> Adjacency:
-        return self.reasoner.graph.known(*SPLITS)
 
     @property
     def about(self) -> dict[str, object]:

@@ -52,7 +52,7 @@ class HeadQuestions:
         sizes = [len(self._heads_of(relation)) for relation in self._relations]
         self._offsets = offsets_from(sizes)  # (relation + 1)
         if not len(self):
-            raise SettingError(f"heads={heads!r}: no entity has such a relation in train. Use heads='all'.")
+            raise SettingError(f"heads={heads!r}: no entity has such a relation. Use heads='all'.")
 
     def __len__(self) -> int:
         return int(self._offsets[-1])

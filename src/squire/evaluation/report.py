@@ -226,7 +226,7 @@ class _Own:
 def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> _Own:
     if not (folder / GRAPH).exists():
         raise SettingError(f"{folder}: a fusion without its graph, {GRAPH}. Run `squire fuse` again.")
-    reasoner = Reasoner.load(folder)
+    reasoner = Reasoner.load(folder, hide_held_out=True)
     graph, fusion = reasoner.graph, reasoner.fusion
     assert fusion is not None
     query_set = options.queries(graph)

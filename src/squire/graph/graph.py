@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,6 +108,11 @@ class Graph:
             raise SettingError(f"split={split!r}: expected {', '.join(SPLITS[:-1])} or {SPLITS[-1]}.")
         return {"train": self.train.triples, "valid": self.valid, "test": self.test}[split]
 
+    @cached_property
+    def facts(self) -> Adjacency:
+        """The edges of all splits: what the graph says when a person asks."""
+        return self.known(*SPLITS) if len(self.valid) + len(self.test) else self.train
+
     def known(self, *splits: str) -> Adjacency:
         """The edges of these splits together: the filter of a ranking."""
         if splits == ("train",):
@@ -128,7 +134,7 @@ class Graph:
         return Adjacency.build(triples[(triples >= 0).all(axis=1)], self.num_entities, self.num_relations)
 
     def neighbours(self, entity: str) -> list[Neighbours]:
-        """What the train split says about an entity, by relation.
+        """The facts about an entity, of all splits, by relation.
 
         >>> graph = Graph.from_triples([("Vienna", "capital of", "Austria"), ("Austria", "borders", "Italy")])
         >>> for relation, inverse, entities in graph.neighbours("Austria"):
@@ -136,7 +142,7 @@ class Graph:
         borders False ['Italy']
         capital of True ['Vienna']
         """
-        relations, tails = self.train.edges(self.labels.entity_id(entity))
+        relations, tails = self.facts.edges(self.labels.entity_id(entity))
         return [
             Neighbours(
                 self.labels.relation(relation),

@@ -347,8 +347,13 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     return save_checkpoint(folder, FUSION, arrays, state)
 
 
-def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> Fusion:
-    """Inverse of `save_fusion`, given the graph, and models that it may have been fitted with."""
+def load_fusion(
+    folder: Path, graph: Graph, scorers: Sequence[Scorer] = (), facts: Adjacency | None = None
+) -> Fusion:
+    """Inverse of `save_fusion`, given the graph, and models that it may have been fitted with.
+
+    facts: the edges that features are computed from; by default those of train, which it was fitted on.
+    """
     checkpoint = load_checkpoint(folder, FUSION)
     state = checkpoint.state
     columns = set(state.get("features", ()))
@@ -363,7 +368,7 @@ def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> F
         if state["graph_sha256"] != _checksum(graph.train, words):
             raise CheckpointError("was fitted to another graph: the train facts or the names are not the same.")
         rules = Rules(graph.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
-        features = CandidateFeatures(graph.train, rules, info.unlinked, scorers, words)
+        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, scorers, words)
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")

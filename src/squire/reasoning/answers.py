@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN = 10  # answers of a repr
+FACTS = 20  # facts that are listed before the answers
+FACT = "fact"  # the grade of a fact's evidence, which is the fact itself
 FURTHER = 4  # paths of an answer that are kept besides the best
 NEARLY_ALL = 0.9
 
@@ -55,7 +57,7 @@ class Evidence:
     """A path from the question to the answer."""
 
     edges: tuple[Edge, ...]
-    grade: str  # grounded, completed or asserted
+    grade: str  # grounded, completed or asserted; fact if it is the fact itself
     probability: float | None  # of the whole path, including its end (Eq. 2); None without a model
     score: float | None  # the geometric mean of its tokens' probabilities: exp of Eq. 5
     rule: FollowedRule | None
@@ -103,25 +105,36 @@ def basis_of(sources: Sequence[Source]) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity that may answer the question, with its evidence."""
+    """An entity that may answer the question, with its evidence; or one that does, by a fact of the graph.
+
+    A fact is not ranked: its rank is 0, its score 1, and it has no confidence.
+    """
 
     rank: int
     entity: str
     # The rank score: the total probability of its paths, or (max) the score of the best one; if fused, the
     # probability of this answer among all candidates.
     score: float
-    is_fact: bool  # already in the graph
+    is_fact: bool  # in the graph
     evidence: Evidence  # the best path
     further: tuple[Evidence, ...]  # other paths, best first
     paths: int  # number of all paths that lead here
     asserted: float  # share of their probability that is the queried edge itself, with no other evidence
-    confidence: float | None = None  # calibrated probability that the fact is true; None if ranked by paths
+    # Calibrated probability that the answer is true; None if ranked by paths, and for facts.
+    confidence: float | None = None
     sources: tuple[Source, ...] = ()  # contributions, strongest first; empty if ranked by paths
     basis: str = ""  # the main sources: "rules and similar entities", "frequency alone"
+
+    @classmethod
+    def from_fact(cls, edge: Edge) -> Answer:
+        """The answer that a fact of the graph gives."""
+        return cls(0, edge.goal, 1.0, True, Evidence((edge,), FACT, None, None, None), (), 1, 0.0)
 
     @property
     def summary(self) -> str:
         """`83% likely, grounded`; without a confidence, the score."""
+        if self.is_fact:
+            return "in the graph"
         sure = f"{self.confidence:.0%} likely" if self.confidence is not None else rounded(self.score, 3)
         about = f"{sure}, {self.evidence.grade}"
         if self.confidence is None and self.evidence.grade != "asserted" and self.asserted >= 0.5:
@@ -157,24 +170,37 @@ class Origin:
 
 @dataclass(frozen=True, repr=False)
 class Answers(Sequence[Answer]):
-    """The answers to one question, best first. `print` shows them, and a notebook draws them."""
+    """The answers to one question: what the graph says, and candidates, best first.
+
+    As a sequence it holds the candidates, so `answers[0]` is the best of them. `print` shows everything, and a
+    notebook draws it.
+    """
 
     head: str | None  # None if asked for
     relation: str
     tail: str | None
     origin: Origin
-    answers: tuple[Answer, ...]
+    facts: tuple[Answer, ...]  # the first of those in the graph; none if only new answers are wanted
+    num_facts: int  # all that are in the graph
+    answers: tuple[Answer, ...]  # candidates that are not in the graph
 
     @property
     def question(self) -> str:
         return f"({self.head or '?'}, {self.relation}, {self.tail or '?'})"
+
+    @property
+    def known(self) -> str:
+        """The facts in words: `French · Italian … and 1,234 more`; empty without any."""
+        left = self.num_facts - len(self.facts)
+        more = f" … and {left:,} more" if self.facts and left else ""
+        return " · ".join(one.entity for one in self.facts) + more
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the fields of these classes (docs/answers.md)."""
         return asdict(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per answer."""
+        """One row per answer, the facts first."""
         return to_frame(
             [
                 {
@@ -187,21 +213,22 @@ class Answers(Sequence[Answer]):
                     "path": one.evidence.text,
                     "basis": one.basis,
                 }
-                for one in self.answers
+                for one in (*self.facts, *self.answers)
             ]
         )
 
     def __repr__(self) -> str:
-        lines = [self.question]
+        lines = [self.question, *([f"     The graph says: {self.known}"] if self.facts else [])]
         for one in self.answers[:SHOWN]:
             lines += [f"{one.rank:3}. {one.entity}  {one.summary}", f"       {one.evidence.text}"]
         if len(self.answers) > SHOWN:
             lines.append(f"     … and {len(self.answers) - SHOWN} more")
-        return "\n".join(lines if self.answers else [*lines, "     no answer"])
+        return "\n".join(lines if self.answers else [*lines, "     no new answer"])
 
     def _repr_html_(self) -> str:
-        rows = "".join(answer.html() for answer in self.answers) or "<li>no answer</li>"
-        return f"<p><b>{escape(self.question)}</b></p><ol>{rows}</ol>"
+        known = f"<p>The graph says: <b>{escape(self.known)}</b></p>" if self.facts else ""
+        rows = "".join(answer.html() for answer in self.answers) or "<li>no new answer</li>"
+        return f"<p><b>{escape(self.question)}</b></p>{known}<ol>{rows}</ol>"
 
     def __len__(self) -> int:
         return len(self.answers)

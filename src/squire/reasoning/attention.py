@@ -56,7 +56,7 @@ def attention_of(
     """Attention along the best path to the answer, by default the best new one."""
     decoding, trained, labels = reasoner.decoding(beam=beam), reasoner.trained, reasoner.labels
     (block,) = decode(trained.decoder, np.array([query], np.int32), decoding)
-    facts = set(reasoner.graph.train.tails_of(*query).tolist())
+    facts = set(reasoner.run.facts.tails_of(*query).tolist())
     found = [entity for entity in block.entity.tolist() if entity not in facts]
     if answer is None and not found:
         raise SettingError("no path leads to a new answer. Name an answer.")

@@ -1,5 +1,6 @@
 """Answers questions: labels in, ranked answers with evidence out.
 
+What the graph says already comes first, as facts, and is never predicted.
 If the run has a fusion, answers are ranked by all evidence and have a confidence; otherwise, or on request, they
 are ranked by their paths, as in the paper. The search is in `search`, the ranking by all evidence in `ranking`.
 """
@@ -8,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, repeat
 from pathlib import Path
@@ -20,11 +20,12 @@ import torch
 from squire.core import __version__
 from squire.core.relations import is_inverse
 from squire.errors import SettingError
-from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import has_model, load_settings
 from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
 from squire.ranking.path_features import PathScorer
 from squire.reasoning.answers import (
+    FACTS,
     FURTHER,
     Answer,
     Answers,
@@ -58,17 +59,25 @@ class Reasoner:
         self._rules = RuleLookup(run.rules)
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
-        """Load the best model of a run folder and its fusion, or the one that there is."""
+    def load(
+        cls, folder: str | Path, device: torch.device | str = "cpu", *, hide_held_out: bool = False
+    ) -> Reasoner:
+        """Load the best model of a run folder and its fusion, or the one that there is.
+
+        Answers rest on the facts of all splits. To measure how good they are, `hide_held_out` leaves out those of
+        valid and test.
+        """
         folder = Path(folder)
         if has_fusion(folder) and not has_model(folder):
             graph, recipe = load_settings(folder)
-            fusion = load_fusion(folder, graph)
+            facts = graph.train if hide_held_out else graph.facts
+            fusion = load_fusion(folder, graph, facts=facts)
             rules = fusion.features.rules
-            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed)), fusion)
-        trained = TrainedModel.load(folder, device)
-        scorers = [PathScorer(trained)]
-        return cls(trained, load_fusion(folder, trained.graph, scorers) if has_fusion(folder) else None)
+            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed), facts), fusion)
+        run = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
+        if not has_fusion(folder):
+            return cls(run)
+        return cls(run, load_fusion(folder, run.graph, [PathScorer(run)], run.facts))
 
     @property
     def has_model(self) -> bool:
@@ -100,20 +109,21 @@ class Reasoner:
         *,
         k: int = 10,
         grounded: bool = False,
-        include_known: bool = False,
+        new_only: bool = False,
         beam: int | None = None,
         aggregate: Aggregate | None = None,
         ranking: RankedBy | None = None,
     ) -> Answers:
-        """The k best answers to (head, relation, ?), or to (?, relation, tail) if `head` is None.
+        """What the graph says about (head, relation, ?), or (?, relation, tail) if `head` is None, and the k best
+        answers that are not in it.
 
-        grounded: use known edges only. include_known: also list answers that are facts already. ranking: "fused",
-        the default if the run has a fusion, or "paths".
+        grounded: use known edges only. new_only: leave out the facts. ranking: "fused", the default if the run has
+        a fusion, or "paths".
         """
         query = self.query(head, relation, tail)
         decoding = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
         queries = np.array([query], np.int32)
-        (answers,) = self.stream(queries, decoding, k=k, include_known=include_known, ranking=ranking)
+        (answers,) = self.stream(queries, decoding, k=k, new_only=new_only, ranking=ranking)
         return answers
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
@@ -144,32 +154,39 @@ class Reasoner:
         decoding: DecodingOptions,
         *,
         k: int,
-        include_known: bool = False,
+        new_only: bool = False,
         ranking: RankedBy | None = None,
     ) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge type"""
-        origin = self._origin(decoding, ranking)
-        without = None if include_known else self.graph.train
-        found = self.answers(queries, decoding, k=k, without=without, ranking=ranking)
-        for query, answers in zip(queries.tolist(), found, strict=True):
-            yield self._answers(query, origin, [answer for _, answer in answers])
+        origin = self.origin(decoding, ranking)
+        found = self.candidates(queries, decoding, k=k, ranking=ranking)
+        for query, candidates in zip(queries.tolist(), found, strict=True):
+            facts = () if new_only else self.facts(query)
+            yield self._answers(query, origin, facts, [answer for _, answer in candidates])
 
-    def answers(
+    def facts(self, query: Query, most: int = FACTS) -> tuple[Answer, ...]:
+        """The first answers that the graph gives; nothing is searched."""
+        return tuple(self.fact(query, entity) for entity in self.run.facts.tails_of(*query)[:most].tolist())
+
+    def fact(self, query: Query, entity: int) -> Answer:
+        """An answer that the graph gives."""
+        return Answer.from_fact(self._edge([*query, entity], True, 1.0))
+
+    def candidates(
         self,
         queries: Ids,
         decoding: DecodingOptions,
         *,
         k: int,
-        without: Adjacency | None,
         ranking: RankedBy | None = None,
         min_confidence: float = 0.0,
     ) -> Iterator[list[tuple[int, Answer]]]:
-        """The answers to many questions with their entities; `without` holds facts to leave out."""
+        """The answers to many questions that are not in the graph, with their entities."""
         if k < 1:
             raise SettingError(f"k={k}: expected 1 or more.")
         if fusion := self._fusion(ranking):
-            return self._by_fusion(fusion, queries, decoding, k, without, min_confidence)
-        return self._by_paths(queries, decoding, k, without)
+            return self._by_fusion(fusion, queries, decoding, k, min_confidence)
+        return self._by_paths(queries, decoding, k)
 
     def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
         """The fusion to rank by, or None to rank by paths."""
@@ -194,7 +211,8 @@ class Reasoner:
             raise SettingError(f"precision={precision:g}: no answers were true that often on valid. Ask for less.")
         return least
 
-    def _origin(self, decoding: DecodingOptions, ranking: RankedBy | None) -> Origin:
+    def origin(self, decoding: DecodingOptions, ranking: RankedBy | None = None) -> Origin:
+        """The run and the settings, as answers tell them."""
         constraint = decoding.constraint.name if decoding.constraint else ""
         return Origin(
             str(self.run.folder), self.step, self.graph.name,
@@ -203,26 +221,25 @@ class Reasoner:
             "fused" if self._fusion(ranking) else "paths",
         )  # fmt: skip
 
-    def _answers(self, query: Query, origin: Origin, answers: Sequence[Answer]) -> Answers:
+    def _answers(
+        self, query: Query, origin: Origin, facts: tuple[Answer, ...], candidates: Sequence[Answer]
+    ) -> Answers:
         entity, relation = self._entity(query[0]), query[1]
-        ends = (None, entity) if is_inverse(relation, self.graph.num_relations) else (entity, None)
-        return Answers(ends[0], self._relation(relation), ends[1], origin, tuple(answers))
+        head, tail = (None, entity) if is_inverse(relation, self.graph.num_relations) else (entity, None)
+        num_facts = len(self.run.facts.tails_of(*query))
+        return Answers(head, self._relation(relation), tail, origin, facts, num_facts, tuple(candidates))
 
     # --------------------------------------------------------------------------------------- ranked by paths
 
-    def _by_paths(
-        self, queries: Ids, decoding: DecodingOptions, k: int, without: Adjacency | None
-    ) -> Iterator[list[tuple[int, Answer]]]:
+    def _by_paths(self, queries: Ids, decoding: DecodingOptions, k: int) -> Iterator[list[tuple[int, Answer]]]:
         """Answers as the search ranks them."""
         for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, decoding), strict=True):
-            own, facts = ranked.rows(number), set(self.graph.train.tails_of(*query).tolist())
-            hidden = set(without.tails_of(*query).tolist()) if without else ()
-            shown = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in hidden)
+            own, facts = ranked.rows(number), set(self.run.facts.tails_of(*query).tolist())
+            new = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in facts)
             answers = []
-            for rank, i in enumerate(islice(shown, k), 1):
+            for rank, i in enumerate(islice(new, k), 1):
                 entity, paths = int(ranked.entity[i]), self._paths(query, ranked, i)
-                score = ranked.probability(i)
-                answers.append((entity, Answer(rank, self._entity(entity), score, entity in facts, *paths)))
+                answers.append((entity, Answer(rank, self._entity(entity), ranked.probability(i), False, *paths)))
             yield answers
 
     def _searched(self, queries: Ids, decoding: DecodingOptions) -> Iterator[tuple[PathRanking, int]]:
@@ -243,7 +260,6 @@ class Reasoner:
         queries: Ids,
         decoding: DecodingOptions,
         k: int,
-        without: Adjacency | None,
         min_confidence: float,
     ) -> Iterator[list[tuple[int, Answer]]]:
         """Answers as the fusion ranks them. Paths are searched only for questions with answers."""
@@ -251,30 +267,30 @@ class Reasoner:
         for judged in fusion.rank(queries, threads=1):
             asked = queries[first : first + len(judged.lists)]
             most = k * (CANDIDATES_PER_ANSWER if decoding.constraint else 1)
-            chosen = [_first(judged, number, most, without, min_confidence) for number in range(len(asked))]
-            facts = [[] if without else self.graph.train.tails_of(*query).tolist() for query in asked.tolist()]
-            worth = np.flatnonzero([len(some) + len(own) > 0 for some, own in zip(chosen, facts, strict=True)])
+            chosen = [self._first(judged, number, most, min_confidence) for number in range(len(asked))]
+            worth = np.flatnonzero([len(own) > 0 for own in chosen])
             searched = self._searched(asked[worth], decoding) if self.has_model else repeat((None, 0))
-            for number, query in enumerate(asked.tolist()):
-                if not len(chosen[number]) + len(facts[number]):
+            for query, own in zip(asked.tolist(), chosen, strict=True):
+                if not len(own):
                     yield []
                     continue
                 ranked, place = next(searched)
-                entities = [*facts[number], *judged.lists.candidates[chosen[number]].tolist()]
-                paths = self._paths_to(query, ranked, place, entities, decoding)
-                answers = self._weighed(fusion, judged, facts[number], chosen[number], paths)
-                yield [(entity, replace(one, rank=rank)) for rank, (entity, one) in enumerate(answers[:k], 1)]
+                paths = self._paths_to(query, ranked, place, judged.lists.candidates[own].tolist(), decoding)
+                yield self._weighed(fusion, judged, own, paths)[:k]
             first += len(asked)
 
+    def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
+        """Positions of the best candidates of one question that are not in the graph, best first.  (candidate)"""
+        own, facts = judged.lists.rows(query), self.run.facts.tails_of(*judged.lists.queries[query])
+        order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
+        order = order[judged.confidence[order] >= min_confidence]
+        return order[~np.isin(judged.lists.candidates[order], facts)][:most]
+
     def _weighed(
-        self, fusion: Fusion, judged: FusedRanking, facts: list[int], chosen: Offsets, paths: dict[int, PathsTo]
+        self, fusion: Fusion, judged: FusedRanking, chosen: Offsets, paths: dict[int, PathsTo]
     ) -> list[tuple[int, Answer]]:
-        """Facts, then the chosen candidates that have paths, with their sources."""
-        answers = [
-            (fact, Answer(0, self._entity(fact), 1.0, True, *paths[fact], 1.0, (), "the graph"))
-            for fact in facts
-            if fact in paths
-        ]
+        """The chosen candidates that have paths, with their sources."""
+        answers: list[tuple[int, Answer]] = []
         shares = fusion.contributions(judged.lists.take(np.sort(chosen)))
         place = np.argsort(np.argsort(chosen))  # of each among the sorted candidates
         for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
@@ -283,9 +299,9 @@ class Reasoner:
                 found = (Source(name, float(share[i])) for name, share in shares.items())
                 sources = tuple(sorted(found, key=lambda source: -abs(source.contribution)))
                 judgement = float(judged.confidence[at]), sources, basis_of(sources)
-                chance = float(judged.rank_score[at])
+                rank, chance = len(answers) + 1, float(judged.rank_score[at])
                 answers.append(
-                    (entity, Answer(0, self._entity(entity), chance, False, *paths[entity], *judgement))
+                    (entity, Answer(rank, self._entity(entity), chance, False, *paths[entity], *judgement))
                 )
         return answers
 
@@ -330,7 +346,7 @@ class Reasoner:
 
     def _known_paths(self, query: Query, answers: Sequence[int], hops: int) -> dict[int, PathsTo]:
         """Paths of known edges to the answers: those along the most confident rules first, then the shortest."""
-        paths = known_paths(self.graph.train, self._closed_rules, query, answers, hops)
+        paths = known_paths(self.run.facts, self._closed_rules, query, answers, hops)
         found: dict[int, list[tuple[float, int, Evidence]]] = {}
         for entity, relations, entities in paths:
             ends = zip([query[0], *entities], relations, entities, strict=False)
@@ -358,7 +374,7 @@ class Reasoner:
         """Some paths of one question, with labels."""
         path_ids, hops, tokens = ranked.paths[paths], ranked.hops[paths], ranked.token_log_probability[paths]
         heads = np.full(len(path_ids), query[0])
-        known = known_edges(self.graph.train, heads, path_ids)
+        known = known_edges(self.run.facts, heads, path_ids)
         grade = grades(known, np.full(len(path_ids), query[1]), path_ids, hops)
         edges = np.stack(edges_of(heads, path_ids), axis=2)  # (path, hop, 3)
         found = []
@@ -392,15 +408,3 @@ class Reasoner:
 
     def _relation(self, number: int) -> str:
         return self.labels.relation(number)
-
-
-def _first(
-    judged: FusedRanking, query: int, most: int, without: Adjacency | None, min_confidence: float
-) -> Offsets:
-    """Positions of the best candidates of one question, best first.  (candidate)"""
-    own = judged.lists.rows(query)
-    order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
-    order = order[judged.confidence[order] >= min_confidence]
-    if without:
-        order = order[~np.isin(judged.lists.candidates[order], without.tails_of(*judged.lists.queries[query]))]
-    return order[:most]

@@ -35,16 +35,15 @@ def connect(
     decoding: DecodingOptions,
 ) -> PathRanking | None:
     """Paths of known edges to these answers, and to other entities on the way; None if there are none."""
-    train = run.graph.train
-    paths = _sampled(train, rules, query, answers, decoding.hops)
-    return _search_along(run, query, _facts_of_paths(paths, train.num_relations), decoding)
+    paths = _sampled(run.facts, rules, query, answers, decoding.hops)
+    return _search_along(run, query, _facts_of_paths(paths, run.facts.num_relations), decoding)
 
 
 def known_paths(
-    train: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
+    facts: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
 ) -> Iterator[tuple[int, list[int], list[int]]]:
     """Paths of known edges to these answers, other than the queried edge: the answer, edge types and entities."""
-    paths = _sampled(train, rules, query, answers, hops)
+    paths = _sampled(facts, rules, query, answers, hops)
     for path in np.flatnonzero(paths.source != EDGE).tolist():
         length = int(paths.length[path])
         relations, entities = (column[path, :length].tolist() for column in (paths.relations, paths.entities))
@@ -52,10 +51,10 @@ def known_paths(
 
 
 def _sampled(
-    train: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
+    facts: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
 ) -> Paths:
     triples = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
-    return sample_paths(train, triples, rules, hops=hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1)
+    return sample_paths(facts, triples, rules, hops=hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1)
 
 
 def complete(
@@ -68,24 +67,24 @@ def complete(
     """
     if decoding.hops < 2:
         return None
-    head, train = query[0], run.graph.train
+    head, facts = query[0], run.facts
     edges = []
     for answer in answers:
-        near = np.setdiff1d(train.edges(answer)[1], [head, answer])
-        degree = train.offsets[near + 1] - train.offsets[near]
+        near = np.setdiff1d(facts.edges(answer)[1], [head, answer])
+        degree = facts.offsets[near + 1] - facts.offsets[near]
         for neighbour in near[np.lexsort((near, -degree))][:NEIGHBOURS].tolist():
-            edges += [(head, relation, neighbour) for relation in _links(train, head, neighbour)]
-            known = train.relations_between(neighbour, answer).tolist()
+            edges += [(head, relation, neighbour) for relation in _links(facts, head, neighbour)]
+            known = facts.relations_between(neighbour, answer).tolist()
             edges += [(neighbour, relation, answer) for relation in known]
-    facts = _as_facts(np.array(edges, np.int32).reshape(-1, 3), train.num_relations)
-    return _search_along(run, query, facts, decoding)
+    used = _as_facts(np.array(edges, np.int32).reshape(-1, 3), facts.num_relations)
+    return _search_along(run, query, used, decoding)
 
 
-def _links(train: Adjacency, head: int, goal: int) -> list[int]:
+def _links(facts: Adjacency, head: int, goal: int) -> list[int]:
     """Relations by which `head` may lead to `goal`: the most frequent ones into it, those of `head` first."""
-    out, count = np.unique(train.edges(goal)[0], return_counts=True)
-    relations = inverse(out, train.num_relations)
-    is_new = ~np.isin(relations, train.edges(head)[0])
+    out, count = np.unique(facts.edges(goal)[0], return_counts=True)
+    relations = inverse(out, facts.num_relations)
+    is_new = ~np.isin(relations, facts.edges(head)[0])
     chosen: list[int] = relations[np.lexsort((relations, -count, is_new))][:LINKS].tolist()
     return chosen
 

@@ -11,6 +11,7 @@ import torch
 from squire.core.run_files import BEST, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
+from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
 from squire.model.prior import Prior
@@ -30,6 +31,7 @@ class LoadedRun:
     graph: Graph
     recipe: Recipe
     rules: Rules  # rules that paths follow; empty if none were mined
+    facts: Adjacency  # the edges that answers rest on: of all splits, or of train if the others are hidden
 
     @property
     def device(self) -> torch.device:
@@ -37,8 +39,8 @@ class LoadedRun:
 
     @cached_property
     def known_edges(self) -> SearchEdges:
-        """The edges of train, to guide or constrain a search."""
-        return SearchEdges.from_adjacency(self.graph.train, self.device, name="graph")
+        """The facts, to guide or constrain a search."""
+        return SearchEdges.from_adjacency(self.facts, self.device, name="graph")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,13 @@ class TrainedModel(LoadedRun):
     step: int  # training step at which the model was saved
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST) -> TrainedModel:
-        """Load a run with the weights of its best epoch, or with the last ones (`weights="last"`)."""
+    def load(
+        cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST, *, hide_held_out: bool = True
+    ) -> TrainedModel:
+        """Load a run with the weights of its best epoch, or with the last ones (`weights="last"`).
+
+        hide_held_out: valid and test are no facts, as training and evaluation need it.
+        """
         graph, recipe = load_settings(folder)
         rules = read_run_rules(folder, graph.labels) or Rules.empty(graph.num_relations)
         model = new_model(graph, recipe)
@@ -67,7 +74,8 @@ class TrainedModel(LoadedRun):
                 f"{checkpoint.file}: these are not the weights of the model that {folder / RECIPE} describes. "
                 "Restore the recipe and the graph that the run was started with."
             ) from None
-        return cls(folder, graph, recipe, rules, model.to(device).eval(), int(checkpoint.state["step"]))
+        facts = graph.train if hide_held_out else graph.facts
+        return cls(folder, graph, recipe, rules, facts, model.to(device).eval(), int(checkpoint.state["step"]))
 
     @property
     def device(self) -> torch.device:

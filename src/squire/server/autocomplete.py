@@ -31,6 +31,7 @@ PREFIX, WORD_PREFIX, SIMILAR = range(3)
 OWN, PEERS = 16, 500  # rarest relations of an entity that are looked at, and entities that have each
 SMOOTHING = 1.0  # one more peer, without other relations: a single peer proves nothing
 FITS = 0.2  # share of peers from which a relation fits
+WELL_KNOWN = 100  # entities that example questions may be about
 
 
 def folded(text: str) -> str:
@@ -148,7 +149,7 @@ def fitting(graph: Graph, entity: int) -> npt.NDArray[np.float64]:
     Peers are entities with some of the same edge types: a graph has no classes, but countries have a currency and
     rivers do not. A peer counts by the square of its similarity, shared edge types over all of both.
     """
-    own = np.unique(graph.train.edges(entity)[0])
+    own = np.unique(graph.facts.edges(entity)[0])
     is_own = np.zeros(2 * graph.num_relations, bool)
     is_own[own] = True
     peers = _peers(graph, entity, own)
@@ -162,7 +163,7 @@ def fitting(graph: Graph, entity: int) -> npt.NDArray[np.float64]:
 
 def _peers(graph: Graph, entity: int, own: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Other entities with some of the same edge types; of many, an evenly spread sample."""
-    entities, offsets = graph.train.starts
+    entities, offsets = graph.facts.starts
     rarest = own[np.argsort(offsets[own + 1] - offsets[own], kind="stable")[:OWN]].tolist()
     having = [entities[offsets[edge_type] : offsets[edge_type + 1]] for edge_type in rarest]
     sample = [some[:: max(1, len(some) // PEERS)] for some in having]
@@ -175,8 +176,21 @@ def _edge_types(
     graph: Graph, entities: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The distinct edge types of each entity: a position in `entities`, and the edge type.  (pair), (pair)"""
-    having, offsets = graph.train.starts
+    having, offsets = graph.facts.starts
     position = np.full(graph.num_entities, -1)
     position[entities] = np.arange(len(entities))
     owner, types = position[having], np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return owner[owner >= 0], types[owner >= 0]
+
+
+def open_questions(graph: Graph, most: int) -> list[tuple[int, int]]:
+    """A frequent relation each, and an entity with many edges that it fits but that has no such fact."""
+    facts, n = graph.facts, graph.num_relations
+    heads = np.argsort(-np.diff(facts.offsets), kind="stable")[:WELL_KNOWN]
+    share = np.stack([fitting(graph, head)[:n] for head in heads.tolist()])
+    share[share == 1] = 0  # it has this relation
+    best = share.argmax(axis=0)  # (relation): place among the heads
+    fits = np.flatnonzero(share[best, np.arange(n)] >= FITS)
+    counts = np.bincount(facts.triples[:, 1], minlength=n)
+    chosen = fits[np.argsort(-counts[fits], kind="stable")][:most].tolist()
+    return [(int(heads[best[relation]]), relation) for relation in chosen]

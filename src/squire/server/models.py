@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from squire import Origin as Origin
 from squire import RankedBy as RankedBy
 from squire import __version__ as __version__
 from squire.errors import SettingError, UnknownName
-from squire.server.autocomplete import FITS, LabelSearch, fitting
+from squire.server.autocomplete import FITS, LabelSearch, fitting, open_questions
 from squire.server.problems import Problem, as_json
 from squire.studies import ANNOTATION, Annotations
 from squire.studies import SCORES as SCORES
@@ -43,7 +43,7 @@ class Options:
 
     k: int = 10
     grounded: bool = False
-    include_known: bool = False
+    new_only: bool = False
     beam: int | None = None
     aggregate: Aggregate | None = None
     ranking: RankedBy | None = None
@@ -97,27 +97,24 @@ class Model:
         reasoner = self._reasoner
         decoding = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
         ids = np.array(queries, np.int32).reshape(-1, 2)
-        return reasoner.stream(
-            ids, decoding, k=options.k, include_known=options.include_known, ranking=options.ranking
-        )
+        return reasoner.stream(ids, decoding, k=options.k, new_only=options.new_only, ranking=options.ranking)
 
     def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
-        """The rank of an answer among those that are not in the graph, and its evidence."""
-        (found,) = self._answers([query], Options(k=self.graph.num_entities, include_known=True, beam=beam))
-        label, new = self._labels.entity(tail), 0
-        rank = answer = None
-        for one in found:
-            if one.entity == label:
-                rank = new + 1
-                answer = replace(one, rank=rank)
-                break
-            new += not one.is_fact
+        """The rank of an answer among the candidates, and its evidence. A fact has no rank."""
+        reasoner, label = self._reasoner, self._labels.entity(tail)
+        is_fact = self.graph.facts.contains(*query, tail)
+        if is_fact:
+            answer: Answer | None = reasoner.fact(query, tail)
+        else:
+            (found,) = self._answers([query], Options(k=self.graph.num_entities, beam=beam))
+            answer = next((one for one in found if one.entity == label), None)
+        head, relation = self._labels.entity(query[0]), self._labels.relation(query[1])
         return as_json({
-            "question": {"head": found.head, "relation": found.relation, "tail": label},
-            "is_fact": self.graph.train.contains(*query, tail),
-            "rank": rank,
+            "question": {"head": head, "relation": relation, "tail": label},
+            "is_fact": is_fact,
+            "rank": None if is_fact or answer is None else answer.rank,
             "answer": answer,
-            "origin": found.origin,
+            "origin": reasoner.origin(reasoner.decoding(beam=beam)),
         })  # fmt: skip
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
@@ -142,13 +139,13 @@ class Model:
 
     @cached_property
     def _degrees(self) -> npt.NDArray[np.int64]:
-        """(entity): edges in train, inverse ones included"""
-        return np.diff(self.graph.train.offsets)
+        """(entity): edges, inverse ones included"""
+        return np.diff(self.graph.facts.offsets)
 
     @cached_property
     def _fact_counts(self) -> npt.NDArray[np.int64]:
-        """(relation): facts in train"""
-        return np.bincount(self.graph.train.triples[:, 1], minlength=self.graph.num_relations)
+        """(relation): facts"""
+        return np.bincount(self.graph.facts.triples[:, 1], minlength=self.graph.num_relations)
 
     def find_entities(self, text: str, limit: int) -> list[dict[str, Any]]:
         found = self._entity_search.find(text, limit)
@@ -181,7 +178,7 @@ class Model:
             "graph": graph.name,
             "entities": graph.num_entities,
             "relations": graph.num_relations,
-            "facts": graph.train.num_edges // 2,
+            "facts": graph.facts.num_edges // 2,
             "fused": self.is_fused,
         }
 
@@ -194,13 +191,13 @@ class Model:
             "version": __version__,
             "description": (
                 f"Finds missing facts of {graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} "
-                f"relations, {graph.train.num_edges // 2:,} known facts. Answers are ranked by their evidence; "
+                f"relations, {graph.facts.num_edges // 2:,} facts. Answers are ranked by their evidence; "
                 f"paths are searched with a beam of {self._recipe['decode']['beam']}. Scores are not "
                 f"probabilities: see how good the model is under quality, and compare it with the frequency row, "
                 f"which always guesses the most frequent answers."
             ),
             "quality": self._quality(),
-            "examples": self._examples(),
+            "examples": self._examples,
         }
 
     def _quality(self) -> list[dict[str, Any]]:
@@ -211,19 +208,12 @@ class Model:
             if content["rows"] and content.get("step", self._step) == self._step
         ]
 
+    @cached_property
     def _examples(self) -> list[dict[str, str]]:
-        """Held-out questions: about the relations with the most facts, and the head with the most edges."""
-        graph = self.graph
-        facts = next((triples for triples in (graph.test, graph.valid, graph.train.triples) if len(triples)), None)
-        if facts is None:
-            return []
-        relations, counts = np.unique(facts[:, 1], return_counts=True)
-        questions = []
-        for relation in relations[np.argsort(-counts, kind="stable")[:EXAMPLES]].tolist():
-            heads = np.unique(facts[facts[:, 1] == relation, 0])
-            head = int(heads[np.argmax(self._degrees[heads])])
-            questions.append({"head": self._labels.entity(head), "relation": self._labels.relation(relation)})
-        return questions
+        return [
+            {"head": self._labels.entity(head), "relation": self._labels.relation(relation)}
+            for head, relation in open_questions(self.graph, EXAMPLES)
+        ]
 
     # ------------------------------------------------------- annotation, in the files of `squire study annotate`
 
@@ -270,7 +260,7 @@ def _progress(study: Annotations) -> dict[str, Any]:
 def neighbourhood(graph: Graph, entity: int, limit: int) -> dict[str, Any]:
     """Facts of an entity, taking turns over its relations so that a frequent one does not hide the others."""
     labels, n = graph.labels, graph.num_relations
-    relations, others = graph.train.edges(entity)
+    relations, others = graph.facts.edges(entity)
     # A fact that links an entity to itself is two edges; the inverse one is left out.
     distinct = np.flatnonzero((others != entity) | (relations < n))
     kind = relations[distinct]  # sorted

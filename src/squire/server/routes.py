@@ -168,7 +168,7 @@ def neighbourhood(
 
 @model_api.post("/answer", tags=["questions"], response_model=Answers, responses=decoding)
 async def answer(request: Request, service: ServiceDep, model: ModelDep, body: schemas.AnswerBody) -> Response:
-    """The best answers to a question, each with its evidence: the JSON of `squire answer --json`."""
+    """What the graph says, and the best new answers with their evidence: the JSON of `squire answer --json`."""
     query = await run_in_threadpool(model.query, body.head, body.relation, body.tail)
     done = await while_connected(request, service.submit(model, [query], body.options()))
     request.scope["squire"]["log"]["batch_size"] = done.batch_size

@@ -75,9 +75,9 @@ class OptionsBody(BaseModel):
     """How to answer."""
 
     model_config = _config()
-    k: Annotated[int, Field(ge=1, le=MAX_K), INTEGER] = Field(10, description="The number of answers.")
+    k: Annotated[int, Field(ge=1, le=MAX_K), INTEGER] = Field(10, description="The number of new answers.")
     grounded: bool = Field(False, description="Only follow edges of the graph.")
-    include_known: bool = Field(False, description="Include answers that are already in the graph.")
+    new_only: bool = Field(False, description="Leave out what the graph says already.")
     beam: Beam | None = None
     aggregate: Aggregate | None = Field(
         None, description="Rank by the sum over all paths or by the best path; default: the recipe's."
@@ -87,7 +87,7 @@ class OptionsBody(BaseModel):
     )
 
     def options(self) -> Options:
-        return Options(self.k, self.grounded, self.include_known, self.beam, self.aggregate, self.ranking)
+        return Options(self.k, self.grounded, self.new_only, self.beam, self.aggregate, self.ranking)
 
 
 class AnswerBody(QuestionBody, OptionsBody):
@@ -183,8 +183,8 @@ class Explanation(BaseModel):
     """The rank of an answer, and its evidence."""
 
     question: Triple
-    is_fact: bool = Field(description="Whether it is already a fact of the graph.")
-    rank: int | None = Field(description="Among answers that are not in the graph; null if no path leads there.")
+    is_fact: bool = Field(description="Whether it is a fact of the graph, which has no rank.")
+    rank: int | None = Field(description="Among answers that are not in the graph; null if it is not among them.")
     answer: Answer | None
     origin: Origin
 

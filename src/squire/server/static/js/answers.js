@@ -1,7 +1,7 @@
-// The ranked list of answers with their confidence and grade. Arrow keys move through it.
+// What the graph says, then the ranked list of new answers with their confidence and grade. Arrow keys move through it.
 
 import { byId, clear, el } from "./dom.js";
-import { GRADES, percent, plural, rounded } from "./format.js";
+import { GRADES, count, percent, plural, rounded } from "./format.js";
 
 export class AnswerList {
   /** onChoose(entity): an answer was selected; onEnter(): go to its evidence; `tail` is shown below the list. */
@@ -31,16 +31,19 @@ export class AnswerList {
 
   show(found, seconds) {
     this.answers = found.answers;
+    this.facts = found.facts;
     const best = Math.max(...found.answers.map((one) => one.score), Number.MIN_VALUE);
     const sure = found.answers.some((one) => one.confidence !== null && one.confidence !== undefined);
     this.items = found.answers.map((one, place) => this.item(one, place, best));
     const asked = found.head === null ? "head" : "tail";
+    this.chips = found.facts.map((one) => this.chip(one));
     clear(
       this.node,
+      found.facts.length ? this.known(found) : null,
       el(
         "div",
         { class: "list-head" },
-        el("h2", { class: "list-title" }, plural(found.answers.length, "answer")),
+        el("h2", { class: "list-title" }, plural(found.answers.length, "new answer")),
         el("span", { class: "quiet" }, `${seconds.toFixed(seconds < 1 ? 2 : 1)} s · beam ${found.origin.beam}`),
       ),
       found.answers.length ? el("p", { class: "scale quiet" }, sure ? SURE : UNSURE) : this.nothing(asked),
@@ -58,8 +61,23 @@ export class AnswerList {
     return el(
       "p",
       { class: "quiet" },
-      `No path leads to a new ${asked}. Switch on “With known facts”, or switch off “Grounded only”.`,
+      `No path leads to a new ${asked}. If “Grounded only” is on, switch it off.`,
     );
+  }
+
+  known({ facts, num_facts: all }) {
+    return el(
+      "section",
+      { class: "known", "aria-labelledby": "known-title" },
+      el("h2", { class: "list-title", id: "known-title" }, "The graph says"),
+      el("div", { class: "chips" }, this.chips),
+      all > facts.length ? el("p", { class: "quiet" }, `… and ${count(all - facts.length)} more`) : null,
+    );
+  }
+
+  chip({ entity }) {
+    const choose = () => this.onChoose(entity, true);
+    return el("button", { type: "button", class: "chip", "aria-pressed": "false", onclick: choose }, entity);
   }
 
   item(one, place, best) {
@@ -71,7 +89,6 @@ export class AnswerList {
       `${one.rank}. ${one.entity}`,
       sure ? `confidence ${shown}` : `score ${shown}, not a probability`,
       one.evidence?.grade,
-      one.is_fact ? "known fact" : null,
     ];
     return el(
       "li",
@@ -87,30 +104,28 @@ export class AnswerList {
         onkeydown: (event) => this.onKey(event, place),
       },
       el("span", { class: "rank" }, one.rank),
-      el(
-        "span",
-        { class: "who" },
-        el("span", { class: "name", title: one.entity }, one.entity),
-        one.is_fact ? el("span", { class: "tag" }, "known fact") : null,
-      ),
+      el("span", { class: "name", title: one.entity }, one.entity),
       el("span", { class: "value" }, shown),
       el("span", { class: sure ? "bar" : "bar relative" }, fill),
       one.evidence ? gradeBadge(one.evidence.grade) : null,
     );
   }
 
-  /** Marks an answer as the one whose evidence is shown; returns it. */
+  /** Marks a fact or an answer, by default the first answer, as the one whose evidence is shown; returns it. */
   select(entity) {
+    let fact = this.facts.findIndex((one) => one.entity === entity);
+    if (!this.answers.length) fact = Math.max(0, fact);
+    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(i === fact)));
     const place = Math.max(
       0,
-      (this.answers ?? []).findIndex((one) => one.entity === entity),
+      this.answers.findIndex((one) => one.entity === entity),
     );
     this.items.forEach((item, i) => {
-      item.setAttribute("aria-selected", String(i === place));
+      item.setAttribute("aria-selected", String(fact < 0 && i === place));
       item.tabIndex = i === place ? 0 : -1;
     });
     this.chosen = place;
-    return this.answers?.[place];
+    return this.facts[fact] ?? this.answers[place];
   }
 
   choose(place, byHand = false) {

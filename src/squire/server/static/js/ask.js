@@ -55,28 +55,13 @@ export class Ask {
   }
 
   options() {
-    const box = (id, key, label, title) => {
-      const input = el("input", {
-        type: "checkbox",
-        id,
-        role: "switch",
-        onchange: () => this.again({ [key]: input.checked }),
-      });
-      return [input, el("label", { class: "switch", title }, input, el("span", {}, label))];
-    };
-    let grounded, known;
-    [this.grounded, grounded] = box(
-      "grounded",
-      "grounded",
-      "Grounded only",
-      "Only follow edges that are facts of the graph",
-    );
-    [this.known, known] = box(
-      "known",
-      "known",
-      "With known facts",
-      "Also list answers that are already in the graph",
-    );
+    this.grounded = el("input", {
+      type: "checkbox",
+      id: "grounded",
+      role: "switch",
+      onchange: () => this.again({ grounded: this.grounded.checked }),
+    });
+    const title = "Only follow edges that are facts of the graph";
     this.ranking = el(
       "select",
       { id: "ranking", onchange: () => this.again({ ranking: this.ranking.value }) },
@@ -92,8 +77,7 @@ export class Ask {
     return el(
       "div",
       { class: "options", role: "group", "aria-label": "Options" },
-      known,
-      grounded,
+      el("label", { class: "switch", title }, this.grounded, el("span", {}, "Grounded only")),
       this.rankingBox,
       el("span", { class: "pick" }, this.k),
     );
@@ -121,7 +105,6 @@ export class Ask {
       this.relation.value = view.relation;
     }
     this.shown = view;
-    this.known.checked = view.known;
     this.grounded.checked = view.grounded;
     this.k.value = String(view.k);
     this.ranking.value = view.ranking || "fused";

@@ -72,8 +72,7 @@ export class EvidencePanel {
           "div",
           { class: "fact-tags" },
           answer.evidence ? gradeBadge(answer.evidence.grade) : null,
-          answer.is_fact ? el("span", { class: "tag" }, "known fact") : null,
-          this.measure(answer),
+          answer.is_fact ? null : this.measure(answer),
         ),
       ),
       el("p", { class: "basis" }, basisWords(answer)),
@@ -94,10 +93,11 @@ export class EvidencePanel {
         : null,
       this.detail,
       this.sources(answer),
-      this.attention.node,
+      answer.is_fact ? null : this.attention.node,
       this.exports(fact),
     );
-    this.attention.offer({ head: found.head, relation: found.relation, tail: found.tail, answer: answer.entity });
+    if (!answer.is_fact)
+      this.attention.offer({ head: found.head, relation: found.relation, tail: found.tail, answer: answer.entity });
   }
 
   entity(name) {
@@ -166,6 +166,7 @@ export class EvidencePanel {
   }
 
   pathWords(path) {
+    if (this.answer.is_fact) return [];
     const more = this.answer.paths - this.paths.length;
     const place = this.paths.length > 1 ? `Path ${this.chosen + 1} of ${this.paths.length}` : "The path";
     return [

@@ -26,6 +26,7 @@ export const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).to
 export const metric = (value) => (value >= 1 ? value.toFixed(3) : value.toFixed(3).slice(1));
 
 export const GRADES = {
+  fact: "It is a fact of the graph.",
   grounded: "Every step of the path is a fact of the graph.",
   completed: "Some steps are facts, others are inferred by the model.",
   asserted: "The model asserts the fact itself, without a path.",

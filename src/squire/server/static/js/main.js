@@ -156,11 +156,7 @@ class Page {
       if (signal.aborted) return;
       this.found = found;
       this.list.show(found, (performance.now() - began) / 1000);
-      announce(
-        found.answers.length
-          ? `${plural(found.answers.length, "answer")}; first: ${found.answers[0].entity}`
-          : "No answer.",
-      );
+      announce(inWords(found));
       this.showChosen(current());
       if (this.ask.isDone(view)) this.list.focus();
     } catch (error) {
@@ -173,10 +169,10 @@ class Page {
     }
   }
 
-  body({ head, relation, tail, reverse, k, known, grounded, ranking }) {
+  body({ head, relation, tail, reverse, k, grounded, ranking }) {
     const ends = reverse ? { head: null, tail } : { head, tail: null };
     const ranked = this.card.fused ? ranking || null : null;
-    return { ...ends, relation, k, include_known: known, grounded, ranking: ranked };
+    return { ...ends, relation, k, grounded, ranking: ranked };
   }
 
   /** Replaces an unknown name by one of the graph. */
@@ -203,7 +199,8 @@ class Page {
   }
 
   showSought({ answer }) {
-    if (this.found.answers.some((one) => one.entity === answer.entity)) return this.choose(answer.entity);
+    const listed = [...this.found.facts, ...this.found.answers];
+    if (listed.some((one) => one.entity === answer.entity)) return this.choose(answer.entity);
     return this.evidence.show(this.found, answer, { ...current(), path: 0 });
   }
 
@@ -218,6 +215,13 @@ class Page {
     panel.focus({ preventScroll: true });
     panel.scrollIntoView({ block: "start" });
   }
+}
+
+/** For screen readers. */
+function inWords({ facts, answers }) {
+  const known = facts.length ? `The graph says: ${facts.map((one) => one.entity).join(", ")}. ` : "";
+  if (!answers.length) return `${known}No new answer.`;
+  return `${known}${plural(answers.length, "new answer")}; first: ${answers[0].entity}`;
 }
 
 const BLANK = { head: "", relation: "", tail: "", reverse: false, answer: "", path: 0, around: "" };

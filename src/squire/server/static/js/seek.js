@@ -59,7 +59,6 @@ export class Seek {
 }
 
 function inWords(name, { rank, is_fact: isFact, answer }) {
-  const fact = isFact ? " This fact is already in the graph." : "";
-  if (!answer) return `No path was found to ${name}.${fact}`;
-  return `${name} is at rank ${rank === null ? "–" : count(rank)}.${fact}`;
+  if (isFact) return `${name} is a fact of the graph.`;
+  return answer ? `${name} is at rank ${count(rank)}.` : `No path was found to ${name}.`;
 }

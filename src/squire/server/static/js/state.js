@@ -7,7 +7,6 @@ const EMPTY = {
   relation: "",
   tail: "",
   reverse: false, // whether the head is asked for
-  known: false,
   grounded: false,
   ranking: "", // paths or fused; "" for the default of the model
   k: 10,
@@ -18,7 +17,7 @@ const EMPTY = {
 const VIEWS = ["ask", "quality", "judge"];
 export const COUNTS = [5, 10, 25, 50];
 /** The keys that make up a question. */
-export const QUESTION = ["model", "head", "relation", "tail", "known", "grounded", "ranking", "k"];
+export const QUESTION = ["model", "head", "relation", "tail", "grounded", "ranking", "k"];
 
 let view = parse(location.hash);
 const listeners = [];
@@ -29,7 +28,7 @@ export function parse(hash) {
   const given = new URLSearchParams(query);
   const found = { ...EMPTY, view: VIEWS.includes(path) ? path : "ask" };
   for (const key of ["model", "head", "relation", "tail", "answer", "around"]) found[key] = given.get(key) ?? "";
-  for (const key of ["known", "grounded"]) found[key] = given.get(key) === "1";
+  found.grounded = given.get("grounded") === "1";
   if (["paths", "fused"].includes(given.get("ranking"))) found.ranking = given.get("ranking");
   if (COUNTS.includes(Number(given.get("k")))) found.k = Number(given.get("k"));
   found.path = Math.max(0, (parseInt(given.get("path") ?? "1", 10) || 1) - 1);
@@ -42,7 +41,6 @@ export function hashOf(one) {
   const put = (key, value, when = value !== EMPTY[key]) => when && query.set(key, String(value));
   for (const key of ["model", "head", "relation", "tail"]) put(key, one[key]);
   put("ask", "head", one.reverse && one.tail === "");
-  put("known", 1, one.known);
   put("grounded", 1, one.grounded);
   for (const key of ["ranking", "k", "answer"]) put(key, one[key]);
   put("path", one.path + 1, one.path > 0);
