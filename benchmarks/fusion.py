@@ -18,7 +18,7 @@ from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 from squire.graph.loading import load_graph
 from squire.ranking.attribution import contributions
 from squire.ranking.features import QUERIES_AT_ONCE, CandidateFeatures
-from squire.ranking.networks import Network, Networks, NetworkOptions, count_columns
+from squire.ranking.networks import Network, NetworkOptions, Networks, count_columns
 from squire.rules.mining import mine_rules
 
 TARGETS = {"described_qps": "≥ 200", "peak_mb": "< 2000"}

@@ -19,6 +19,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from squire.core.files import replacing
 from squire.evaluation.baselines import rank_by_frequency

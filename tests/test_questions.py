@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.completion.questions import FileQuestions, HeadQuestions
-from squire.ranking.context import Heads, heads_of
 from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency
+from squire.ranking.context import Heads, heads_of
 
 KINDS: list[Heads] = ["known", "typical", "all"]
 

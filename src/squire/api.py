@@ -164,14 +164,16 @@ def train(
 
 
 def fuse(
-    run: Run | str | Path, *, folds: int | None = None, paths: bool = False, names: bool = True, seed: int = 0,
-    progress: bool = True,
+    run: Run | str | Path, *, folds: int | None = None, paths: bool = False, names: bool = True,
+    missing: float | None = None, seed: int = 0, progress: bool = True,
 ) -> Run:  # fmt: skip
     """Fit the fusion of a run: a ranker that weighs rules, frequency, similar entities, connections and names.
 
     folds: parts of train that are hidden in turn; by default 20, with `paths` 5.
     paths: also use the model's scores, which trains one more model per fold.
     names: words that the names of entities share are evidence.
+    missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
+    that of valid and test, or 0.1 if these were drawn from a single file.
     """
     from squire.ranking.folds import FEW_FOLDS, FOLDS, MAX_FOLDS
     from squire.ranking.fusion import FusionOptions
@@ -180,7 +182,7 @@ def fuse(
     if folds is not None and not 2 <= folds <= MAX_FOLDS:
         raise SettingError(f"folds={folds}: expected 2 to {MAX_FOLDS}.")
     folder = run.folder if isinstance(run, Run) else Path(run)
-    options = FusionOptions(seed, folds or (FEW_FOLDS if paths else FOLDS), names)
+    options = FusionOptions(seed, folds or (FEW_FOLDS if paths else FOLDS), names, missing=missing)
     with existing_run(folder), progress_bar("fusing", progress) as bar:
         fuse_run(folder, options, paths, bar.stage)
     return Run(folder)

@@ -31,6 +31,7 @@ from squire.core.relations import is_inverse
 from squire.core.run_files import LOCK
 from squire.core.team import ALONE, Team, team
 from squire.errors import Interrupted, SettingError
+from squire.graph.adjacency import Ids
 from squire.graph.graph import SPLITS
 from squire.ranking.context import Heads
 from squire.reasoning.reasoner import RankedBy, Reasoner
@@ -38,6 +39,7 @@ from squire.search.options import DecodingOptions
 
 PART = 256  # questions: seconds of work, or a minute on a large graph, which is what a stop may cost
 JOB = "job.json"
+SAMPLE = 10_000  # questions that tell how confident answers must be for a precision
 logger = logging.getLogger(__name__)
 
 
@@ -74,11 +76,21 @@ class CompletionOptions:
         chosen = [graph.labels.relation_id(label) for label in self.relations or ()]
         return HeadQuestions(reasoner.run.facts, chosen or range(graph.num_relations), self.heads or "typical")
 
-    def predictor(self, reasoner: Reasoner) -> Predictor:
+    def predictor(self, reasoner: Reasoner, questions: Questions) -> Predictor:
         """Answers the questions."""
-        least = 0.0 if self.precision is None else reasoner.confidence_for(self.precision, self.ranking)
+        least = 0.0
+        if self.precision is not None:
+            least = reasoner.confidence_for(self.precision, _sample(questions), self.k, self.ranking)
         decoding = reasoner.decoding(grounded=self.grounded, **self.search)
         return Predictor(reasoner, decoding, self.k, self.min_score, self.ranking, least)
+
+
+def _sample(questions: Questions) -> Ids:
+    """Questions at equal distances, at most SAMPLE.  (question, 2)"""
+    if len(questions) <= SAMPLE:
+        return questions.between(0, len(questions))
+    numbers = np.linspace(0, len(questions), SAMPLE, endpoint=False).astype(np.int64).tolist()
+    return np.concatenate([questions.between(number, number + 1) for number in numbers])
 
 
 def complete_run(
@@ -91,7 +103,7 @@ def complete_run(
                 check_suffix(output)
                 reasoner = Reasoner.load(folder, ours.device)
                 questions = options.questions(reasoner)
-                job = Completion(options.predictor(reasoner), questions, output)
+                job = Completion(options.predictor(reasoner, questions), questions, output)
                 if ours.leads:
                     stack.enter_context(job.begun())
             done = job.work(bar.stage, ours)

@@ -109,7 +109,7 @@ class Evaluation:
         if self.evidence:
             shares = ", ".join(f"{share:.0%} {grade}" for grade, share in self.evidence.items())
             lines.append(f"evidence of the first ten new answers: {shares}")
-        lines += [calibration_line(name, it) for name, it in self.reliability.items() if "first 1" == name[-7:]]
+        lines += [calibration_line(name, it) for name, it in self.reliability.items() if name.endswith("first 1")]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -124,11 +124,10 @@ class Evaluation:
 
 
 def calibration_line(name: str, figures: Mapping[str, Any]) -> str:
-    """`ordinary questions, first 1: says 0.06, true 0.05; calibration error 0.004, Brier 0.030 (base rate 0.051)`"""
-    return (
-        f"{name}: says {figures['says']:.3f}, true {figures['true']:.3f}; calibration error {figures['error']:.3f}, "
-        f"Brier {figures['brier']:.4f} (base rate {figures['base_brier']:.4f})"
-    )
+    """`ordinary questions, first 1: says 0.06, true 0.05, calibration error 0.01, Brier 0.03 (base rate 0.05)`"""
+    says, true, error, brier, base = (figures[key] for key in ("says", "true", "error", "brier", "base_brier"))
+    judged = f"says {says:.3f}, true {true:.3f}, calibration error {error:.3f}"
+    return f"{name}: {judged}, Brier {brier:.3f} (base rate {base:.3f})"
 
 
 @dataclass(frozen=True)

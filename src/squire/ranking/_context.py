@@ -34,7 +34,8 @@ class RelationIndex(NamedTuple):
 
 @kernel
 def count_together(
-    head_offsets: Array, heads: Array, type_offsets: Array, types: Array, offsets: Array, other: Array, both: Array,
+    head_offsets: Array, heads: Array, type_offsets: Array, types: Array,
+    offsets: Array, other: Array, both: Array,
 ) -> None:  # fmt: skip
     """Entities that have two edge types, for all pairs.  offsets, other and both are outputs.
 

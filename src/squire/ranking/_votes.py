@@ -35,6 +35,7 @@ Array = Any  # numba infers the types
 @kernel
 def describe(
     queries: Array,  # (query, 2): head and edge type; fastest if sorted by edge type
+    wanted: Array,  # (query): an entity that is a candidate in any case, or -1
     index: GraphIndex,
     rule: RuleCandidates,
     sizes: Sizes,
@@ -64,7 +65,8 @@ def describe(
         _chances(query, rule, s)
         of_rules = rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
         first = offsets[query]
-        last = _list(h, r, of_rules, (num_voted, num_signed, num_named), index, sizes, s, first, candidates)
+        counts = (num_voted, num_signed, num_named)
+        last = _list(h, r, int64(wanted[query]), of_rules, counts, index, sizes, s, first, candidates)
         offsets[query + 1] = last
         _sort(candidates, first, last)
         totals = (total, close_total, signature_total)
@@ -260,10 +262,10 @@ def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num
 
 @inner_kernel
 def _list(
-    h: int, r: int, of_rules: Array, counts: tuple[int, int, int], index: GraphIndex, sizes: Sizes,
+    h: int, r: int, wanted: int, of_rules: Array, counts: tuple[int, int, int], index: GraphIndex, sizes: Sizes,
     s: FeatureScratch, count: int, out: Array,
 ) -> int:  # fmt: skip
-    """The union of the best candidates of each source, without known answers."""
+    """The union of the best candidates of each source, without known answers, and the wanted one."""
     start = count
     low, high = span(index.offsets, index.relations, h, r)
     if sizes.drop_linked:
@@ -283,6 +285,8 @@ def _list(
     count = _take_best(s.touched[1], counts[0], s.vote, sizes.vote, s, count, out)
     count = _take_best(s.touched[2], counts[1], s.signature_vote, sizes.signature, s, count, out)
     count = _take_best(s.touched[5], counts[2], s.words_vote, sizes.words, s, count, out)
+    if wanted >= 0:
+        count = _take(wanted, s, count, out)
     for i in range(start, count):
         s.taken[out[i]] = False
     for edge in range(low, high):

@@ -7,8 +7,8 @@ somebody ask, is the question of `confidence`.
 Answers that only test has would count as false too, and test must not be looked at. But valid tells how many there
 are. Split it into random halves: for a query with n answers in valid, a given answer is in the second half, while
 the first half contains the query, with probability 1/2 − 2⁻ⁿ. Test is as large as two halves. So a true answer
-stands for 1 − 2¹⁻ⁿ others that only test has, and that many are not counted as false (`unseen`). If test is smaller,
-there are fewer.
+stands for 1 − 2¹⁻ⁿ others that only test has, and that many are not counted as false (`unseen`). If test is
+smaller, there are fewer.
 """
 
 from __future__ import annotations

@@ -5,21 +5,21 @@ also weigh whether anything is missing: how many values the head has, how many s
 have the relation at all.
 
 It is learned where the truth is known. Facts of train are hidden, and questions are asked the way people ask them,
-most of which have no hidden answer. For a triple that is not in the graph, let p be its plausibility: the
-probability that it is true, before looking whether the graph has it. If a share u of all true facts is absent from
-the graph, and a share l of them was hidden by us, then an absent triple is one that we have hidden with probability
+most of which have no hidden answer. Let p be the plausibility of a triple: the probability that it is true, before
+looking whether the graph has it. If a share u of all true facts is absent from the graph, and we have hidden a
+share l of them, then an absent triple is one that we have hidden with probability
 
-    p l / (p u + 1 − p).                                                                             (1)
+    p l / (p u + 1 − p).                                                                            (1)
 
 Networks learn the logit of p, z, by the likelihood of what was hidden. The same z then answers for any graph of
 this kind: if a share m of the facts is absent, an absent triple is true with probability
 
-    p m / (p m + 1 − p) = sigmoid(z + log m).                                                        (2)
+    p m / (p m + 1 − p) = sigmoid(z + log m).                                                       (2)
 
-In (1), true facts that the data do not have at all count as false, so p is really that of being in the data. If the
-data lack a share m of the true facts, that is p = p' (1 − m) with the plausibility p' of being true, and by (2)
+In (1), true facts that the data do not have at all count as false, so p is really that of being in the data. If
+the data lack a share m of the true facts, p = p' (1 − m) with the plausibility p' of being true, and by (2)
 
-    odds of an absent triple = p' m / (1 − p') = o m / (1 − m − o m),  o = exp(z).                   (3)
+    odds of an absent triple = p' m / (1 − p') = o m / (1 − m − o m),  o = exp(z).                  (3)
 
 (2) is used to evaluate, where the truth is what was held out, and (3) to answer. All shares are by relation.
 """
@@ -93,9 +93,10 @@ def positions(lists: CandidateLists, scores: Floats) -> Offsets:
     return position
 
 
-def fact_columns(lists: CandidateLists, scores: Floats, index: RelationIndex) -> Features:
-    """The columns of `confidence_table` for every candidate.  (candidate, column)"""
-    head, relation = lists.queries[lists.query].T
+def fact_columns(
+    lists: CandidateLists, scores: Floats, index: RelationIndex, rows: Offsets | None = None
+) -> Features:
+    """The columns of `confidence_table` for all candidates, or for some rows.  (row, column)"""
     num_relations = len(index.holders) // 2
     rank_score, position = softmax(lists, scores), positions(lists, scores)
     order = np.lexsort((position, lists.query))
@@ -107,13 +108,14 @@ def fact_columns(lists: CandidateLists, scores: Floats, index: RelationIndex) ->
     first[lists.query[position == 0]] = scores[position == 0]
     own = (
         scores, rank_score, np.log(rank_score + LEAST), np.log1p(position), lead, scores - first[lists.query],
-        is_inverse(relation, num_relations),
+        is_inverse(lists.queries[lists.query, 1], num_relations),
     )  # fmt: skip
-    of_head = describe_pairs(lists.queries[:, 0], lists.queries[:, 1], index)[lists.query]
-    of_tail = describe_pairs(lists.candidates, inverse(relation, num_relations), index)
-    return np.concatenate(
-        [np.stack(own, axis=1).astype(np.float32), of_head, of_tail, lists.features], axis=1, dtype=np.float32
-    )
+    chosen = np.arange(len(scores)) if rows is None else rows
+    relation = lists.queries[lists.query[chosen], 1]
+    of_head = describe_pairs(lists.queries[:, 0], lists.queries[:, 1], index)[lists.query[chosen]]
+    of_tail = describe_pairs(lists.candidates[chosen], inverse(relation, num_relations), index)
+    columns = [np.stack(own, axis=1)[chosen], of_head, of_tail, lists.features[chosen]]
+    return np.concatenate(columns, axis=1, dtype=np.float32)
 
 
 # -------------------------------------------------------------------------------------------------- the shares
@@ -141,7 +143,7 @@ class Shares:
         return np.asarray(("valid" in splits) * self.valid + ("test" in splits) * self.test)
 
     def hidden(self, hidden: Ids) -> tuple[Floats, Floats]:
-        """l and u of (1) if these train facts are hidden, and facts of valid are no candidates.  (relation) each"""
+        """l and u of (1) if these train facts are hidden and facts of valid are no candidates.  (relation) each"""
         count = np.bincount(hidden[:, 1], minlength=len(self.facts))
         every = self.facts + self.test
         return _share(count, every), _share(count + self.test, every)
@@ -184,10 +186,12 @@ class Confidence:
     shares: Shares
     share_missing: float  # of all true facts: an assumption
 
-    def log_odds(self, lists: CandidateLists, scores: Floats, index: RelationIndex) -> Floats:
-        """z of every candidate.  (candidate)"""
-        relation = lists.queries[lists.query, 1]
-        return self.networks.scores(fact_columns(lists, scores, index), relation)
+    def log_odds(
+        self, lists: CandidateLists, scores: Floats, index: RelationIndex, rows: Offsets | None = None
+    ) -> Floats:
+        """z of all candidates, or of some rows.  (row)"""
+        relation = lists.queries[lists.query if rows is None else lists.query[rows], 1]
+        return self.networks.scores(fact_columns(lists, scores, index, rows), relation)
 
     def of_missing(self, log_odds: Floats, relation: Ids) -> Floats:
         """Probability that facts are true which the graph, with all its splits, does not have (3).  (fact)"""
@@ -329,7 +333,7 @@ def _examples(
         kept, stands_for = _chosen(lists, scores, rng)
         head, relation = lists.queries[lists.query[kept]].T
         is_hidden = graph.train.contains_each(head, relation, lists.candidates[kept])
-        columns = fact_columns(lists, scores, fold.relations)[kept]
+        columns = fact_columns(lists, scores, fold.relations, kept)
         weight = stands_for * weights[first : first + len(lists)][lists.query[kept]]
         own = relation % graph.num_relations
         parts.append(Examples(columns, relation, is_hidden, weight, labelled[own], absent[own]))

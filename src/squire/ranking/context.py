@@ -1,6 +1,7 @@
-"""What is usual for an entity: how many values of a relation it has, and whether entities like it have the relation.
+"""What is usual for an entity: how many values of a relation it has, and whether entities like it have any.
 
-This says whether a value is missing at all, which the features of a candidate do not.
+This tells whether a value is missing at all, which the features of a candidate do not. Ordinary questions are
+drawn here too.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.ranking import _votes as kernels
 from squire.ranking._features import FeatureColumns, Profile, RuleCandidates, Sizes
 from squire.ranking.index import build_index, new_scratch, no_words
-from squire.rules.application import RuleEngine
-from squire.rules.rules import NONE, Rules
+from squire.rules.application import Candidates, RuleEngine
+from squire.rules.mining import MiningOptions
+from squire.rules.rules import NONE, PSEUDO_COUNT, Rules
 
 Features = npt.NDArray[np.float32]  # (candidate, feature)
 
@@ -181,11 +182,12 @@ QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
 # Candidates from each source. On valid of NELL23K four of five right answers are among some 110 candidates a
 # query.
 FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120, 120, 60, 60, 60, 20
-MOST_CANDIDATES = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 1  # and the head itself
+MOST_CANDIDATES = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 2  # h, a wanted one
 POWER = 8  # of the similarity of signatures: most are somewhat similar, and only close ones should vote
 WORDS_POWER = 2  # few names share words at all, so less damping is needed; not tuned
 LONG, LONG_CONFIDENCE = 3, 0.1  # longer rules must be this reliable: same MRR, four times as fast on FB15K237
 OWN_TAILS = 50  # tails of h to which candidates are compared
+MIN_SUPPORT, MIN_CONSTANT_SUPPORT = MiningOptions.min_support, MiningOptions.constant_support
 
 
 class CandidateFeatures:
@@ -198,6 +200,7 @@ class CandidateFeatures:
         drop_linked: bool = False,  # propose no entity that has any edge with the head
         scorers: Sequence[Scorer] = (),
         words: Profile | None = None,  # of the entities' names; None if these are not used
+        hidden: Adjacency | None = None,  # facts that the rules were mined from, but that this graph lacks
     ) -> None:
         self.adjacency, self.rules, self.scorers = adjacency, rules, tuple(scorers)
         self.table = (*FEATURES, *(feature for scorer in self.scorers for feature in scorer.table))
@@ -211,21 +214,29 @@ class CandidateFeatures:
             FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS, POWER, WORDS_POWER,
             OWN_TAILS, LEAST, drop_linked,
         )  # fmt: skip
+        self._hidden = hidden
         firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")
         self._columns = FeatureColumns(*(COLUMN[name] for name in firsts))
 
-    def describe(self, queries: Ids) -> CandidateLists:
-        """The candidates of some queries, on one thread.  queries: (query, 2)"""
+    def describe(self, queries: Ids, wanted: Ids | None = None) -> CandidateLists:
+        """The candidates of some queries, on one thread.  queries: (query, 2)
+
+        wanted: entities that are candidates in any case, (query).
+        """
         answers = self._engine.answer(queries)  # rejects ids that are not in the graph
+        if self._hidden:
+            answers = _without_own_support(answers, queries, self.used_rules, self._hidden)
+        if wanted is None:
+            wanted = np.full(len(queries), -1, np.int32)
         rule = RuleCandidates(
             answers.offsets, answers.answers, answers.rules, answers.smoothed_confidence, self._kind
         )
         offsets = np.zeros(len(queries) + 1, np.int64)
         candidates = np.empty(len(queries) * MOST_CANDIDATES, np.int32)
         features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
+        scratch = new_scratch(self._index, MOST_CANDIDATES)
         kernels.describe(
-            queries, self._index, rule, self._sizes, self._columns, new_scratch(self._index, MOST_CANDIDATES),
-            offsets, candidates, features,
+            queries, wanted, self._index, rule, self._sizes, self._columns, scratch, offsets, candidates, features
         )  # fmt: skip
         end = int(offsets[-1])
         lists = CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
@@ -234,10 +245,32 @@ class CandidateFeatures:
         columns = [lists.features, *(scorer.scores(lists) for scorer in self.scorers)]
         return replace(lists, features=np.concatenate(columns, axis=1, dtype=np.float32))
 
-    def stream(self, queries: Ids, threads: int | None = None) -> Iterator[CandidateLists]:
+    def stream(
+        self, queries: Ids, threads: int | None = None, wanted: Ids | None = None
+    ) -> Iterator[CandidateLists]:
         """The same for any number of queries, in blocks and in order, on several threads."""
-        blocks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-        return in_order(lambda i: self.describe(blocks[i]), len(blocks), thread_count(threads))
+
+        def describe_block(i: int) -> CandidateLists:
+            rows = slice(i * QUERIES_AT_ONCE, (i + 1) * QUERIES_AT_ONCE)
+            return self.describe(queries[rows], None if wanted is None else wanted[rows])
+
+        return in_order(describe_block, -(-len(queries) // QUERIES_AT_ONCE), thread_count(threads))
+
+
+def _without_own_support(answers: Candidates, queries: Ids, rules: Rules, hidden: Adjacency) -> Candidates:
+    """Answers that are hidden facts no longer count as support of the rules that give them."""
+    head, relation = np.repeat(queries, np.diff(answers.offsets), axis=0).T
+    rows = np.flatnonzero(hidden.contains_each(head, relation, answers.answers))
+    own = answers.rules[rows]  # (answer, best)
+    support, body_count = rules.support[own] - 1, rules.body_count[own]
+    # With less support a rule would not have been found.
+    found = (own != NONE) & (support >= np.where(rules.is_closed, MIN_SUPPORT, MIN_CONSTANT_SUPPORT)[own])
+    confidence = np.where(found, support / (body_count + PSEUDO_COUNT), 0.0)
+    order = np.argsort(-confidence, axis=1, kind="stable")
+    all_rules, all_confidences = answers.rules.copy(), answers.smoothed_confidence.copy()
+    all_rules[rows] = np.take_along_axis(np.where(found, own, NONE), order, axis=1)
+    all_confidences[rows] = np.take_along_axis(confidence, order, axis=1)
+    return replace(answers, rules=all_rules, smoothed_confidence=all_confidences)
 
 
 def _rule_kinds(rules: Rules) -> Offsets:

@@ -47,7 +47,7 @@ def hide(
 
 
 def can_be_hidden(adjacency: Adjacency, unlinked: bool) -> npt.NDArray[np.bool_]:
-    """Whether a triple can be hidden: both ends have other edges, with `unlinked` none with each other.  (triple)"""
+    """Whether a triple can be hidden: both ends have other edges; if `unlinked`, not with each other.  (triple)"""
     degree = np.diff(adjacency.offsets)
     head, _, tail = adjacency.triples.T
     possible = (degree[head] > 1) & (degree[tail] > 1)

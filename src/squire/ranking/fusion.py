@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ from squire.ranking.context import relation_index
 from squire.ranking.features import CandidateFeatures, CandidateLists, MakeScorers, Scorer, no_scorers
 from squire.ranking.folds import FOLDS, hide, pairs_look_unlinked
 from squire.ranking.index import name_words, no_words
-from squire.ranking.networks import Networks, NetworkOptions, fit_ranker
+from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
 
@@ -144,12 +144,33 @@ class Fusion:
         threads: int | None = None,
         *,
         without: Adjacency | None = None,  # facts that are no candidates
+        wanted: Ids | None = None,  # (query): candidates in any case
         held_out: Sequence[str] = (),  # splits, if confidence is that of being in them
     ) -> Iterator[FusedRanking]:
         """The candidates of all queries, in blocks and in order.  queries: (query, 2)"""
-        for found in self.features.stream(np.ascontiguousarray(queries), threads):
+        for found in self.features.stream(np.ascontiguousarray(queries), threads, wanted):
             lists = without_facts(found, without) if without else found
             yield FusedRanking(self, lists, _scores(self.ranker, lists), held_out)
+
+    def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
+        """How plausible facts are that the graph does not have: the mean of both directions.  (triple, 3)"""
+        total = np.zeros(len(triples))
+        for direction in np.split(both_directions(triples, self.features.adjacency.num_relations), 2):
+            order = np.lexsort((direction[:, 0], direction[:, 1]))  # fastest by relation
+            queries, wanted = direction[order, :2], np.ascontiguousarray(direction[order, 2])
+            done = 0
+            for judged in self.rank(queries, threads, wanted=wanted):
+                lists, end = judged.lists, done + len(judged.lists)
+                rows = np.flatnonzero(lists.candidates == wanted[done:end][lists.query])
+                total[order[done:end]] += self.confidence.log_odds(lists, judged.scores, self.relations, rows)
+                done = end
+        return total / 2
+
+    def on(self, facts: Adjacency, hidden: Adjacency | None = None) -> Fusion:
+        """The same fusion for other facts. `hidden` are facts that its rules were mined from and that are gone."""
+        old = self.features
+        unlinked, scorers, words = self.info.unlinked, old.scorers, old.words
+        return replace(self, features=CandidateFeatures(facts, old.rules, unlinked, scorers, words, hidden))
 
     def contributions(self, lists: CandidateLists) -> dict[str, Floats]:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""

@@ -1,8 +1,8 @@
 """Small networks that map the features of a candidate to a score.
 
 The scores of two networks are averaged. Each is the sum of a linear part, a linear part per relation, and two
-hidden layers that also see an embedding of the relation. The ranker is trained to rank right answers first in their
-lists (`fit_ranker`); `confidence` trains other networks to tell facts from other triples.
+hidden layers that also see an embedding of the relation. The ranker is trained to rank right answers first in
+their lists (`fit_ranker`); `confidence` trains other networks to tell facts from other triples.
 """
 
 from __future__ import annotations

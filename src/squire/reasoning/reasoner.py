@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, repeat
 from pathlib import Path
@@ -22,6 +23,7 @@ from squire.core.relations import is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import has_model, load_settings
+from squire.ranking.confidence import positions
 from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
 from squire.ranking.path_features import PathScorer
 from squire.reasoning.answers import (
@@ -197,8 +199,8 @@ class Reasoner:
             raise SettingError(f"{folder}: no fusion here. Run `squire fuse {folder}` first.")
         return None if ranking == "paths" else self.fusion
 
-    def confidence_for(self, precision: float, ranking: RankedBy | None = None) -> float:
-        """The least confidence with which this share of the answers was true on valid."""
+    def confidence_for(self, precision: float, queries: Ids, k: int, ranking: RankedBy | None = None) -> float:
+        """The least confidence such that this share of the k best answers to such questions should be true."""
         fusion = self._fusion(ranking)
         if not fusion:
             folder = self.run.folder
@@ -206,10 +208,14 @@ class Reasoner:
                 f"precision={precision:g}: answers ranked by paths have no confidence. "
                 f"Run `squire fuse {folder}` first."
             )
-        least = fusion.calibration.threshold_for(precision)
-        if least is None:
-            raise SettingError(f"precision={precision:g}: no answers were true that often on valid. Ask for less.")
-        return least
+        found = [judged.confidence[positions(judged.lists, judged.scores) < k] for judged in fusion.rank(queries)]
+        confidence = -np.sort(-np.concatenate(found))
+        expected = np.cumsum(confidence) / np.arange(1, len(confidence) + 1)  # share of true ones among the first
+        enough = np.flatnonzero(expected >= precision)
+        if not len(enough):
+            best = f"the most confident answer is {confidence[0]:.0%} likely" if len(confidence) else "no answers"
+            raise SettingError(f"precision={precision:g}: {best}. Ask for less.")
+        return float(confidence[enough[-1]])
 
     def origin(self, decoding: DecodingOptions, ranking: RankedBy | None = None) -> Origin:
         """The run and the settings, as answers tell them."""
@@ -278,6 +284,18 @@ class Reasoner:
                 paths = self._paths_to(query, ranked, place, judged.lists.candidates[own].tolist(), decoding)
                 yield self._weighed(fusion, judged, own, paths)[:k]
             first += len(asked)
+
+    def judge(self, query: Query, wanted: int, decoding: DecodingOptions) -> tuple[FusedRanking, Answer]:
+        """The ranking of a question's candidates, and one answer to it, which the graph must not have."""
+        fusion = self._fusion("fused")
+        assert fusion is not None
+        queries = np.array([query], np.int32)
+        (judged,) = fusion.rank(queries, threads=1, wanted=np.array([wanted], np.int32))
+        at = np.flatnonzero(judged.lists.candidates == wanted)
+        ranked, number = next(self._searched(queries, decoding)) if self.has_model else (None, 0)
+        paths = self._paths_to(query, ranked, number, [wanted], decoding)
+        ((_, answer),) = self._weighed(fusion, judged, at, paths)
+        return judged, replace(answer, rank=1 + int(np.sum(judged.scores > judged.scores[at])))
 
     def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
         """Positions of the best candidates of one question that are not in the graph, best first.  (candidate)"""
