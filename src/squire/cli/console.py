@@ -85,6 +85,13 @@ def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
         shares = ", ".join(f"{share:.0%} {grade}" for grade, share in evaluation.evidence.items())
         of = f" {evaluation.evidence_of}" if evaluation.evidence_of else ""
         out.print(f"Evidence of the first ten new answers{of}: {shares}", highlight=False)
+    if evaluation.classification:
+        table = Table("triple classification", "facts", "negatives", "accuracy", "F1")
+        for row in evaluation.classification:
+            table.add_row(
+                row.method, f"{row.facts:,}", f"{row.negatives:,}", f"{row.accuracy:.3f}", f"{row.f1:.3f}"
+            )
+        out.print(table)
     if evaluation.reliability:
         table = Table("probabilities", "answers", "says", "true", "calibration error", "Brier", "of the base rate")
         for name, it in evaluation.reliability.items():

@@ -15,6 +15,7 @@ from squire.core.progress import Progress, no_progress
 from squire.core.run_files import GRAPH, evaluation_file
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.classification import Classification, classify, has_negatives
 from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.metrics import NAMES, Metrics
 from squire.evaluation.ordinary import judge_ordinary_questions
@@ -57,6 +58,7 @@ class Evaluation:
     # How right the probabilities are: rank scores of "benchmark questions, first 1", and confidences of "ordinary
     # questions, first 1", "…, with a value, tails" and so on. Empty for paths, which have neither.
     reliability: Mapping[str, Mapping[str, Any]]
+    classification: tuple[Classification, ...] = ()  # where the dataset has verified negatives, on test
     about: Mapping[str, Any] = field(default_factory=dict)  # run, step and recipe
 
     @property
@@ -80,6 +82,7 @@ class Evaluation:
             "evidence": dict(self.evidence),
             "evidence_of": self.evidence_of,
             "reliability": dict(self.reliability),
+            "classification": [row.as_dict() for row in self.classification],
         }
 
     def to_frame(self) -> pd.DataFrame:
@@ -110,6 +113,10 @@ class Evaluation:
             shares = ", ".join(f"{share:.0%} {grade}" for grade, share in self.evidence.items())
             lines.append(f"evidence of the first ten new answers: {shares}")
         lines += [calibration_line(name, it) for name, it in self.reliability.items() if name.endswith("first 1")]
+        lines += [
+            f"triple classification, {row.method}: accuracy {row.accuracy:.3f}, F1 {row.f1:.3f}"
+            for row in self.classification
+        ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -188,6 +195,7 @@ def evaluate_run(folder: Path, options: EvaluationOptions, progress: Progress = 
         evidence=own.evidence,
         evidence_of=own.evidence_of,
         reliability=own.reliability,
+        classification=own.classification,
         about={"run": str(folder), **own.about},
     )
     # Not kept: figures under a constraint, or of weights that do not answer questions.
@@ -219,6 +227,7 @@ class _Own:
     evidence: dict[str, float] = field(default_factory=dict)
     evidence_of: str = ""
     reliability: dict[str, dict[str, Any]] = field(default_factory=dict)
+    classification: tuple[Classification, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
 
 
@@ -235,6 +244,8 @@ def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> 
     curves |= {f"ordinary questions, {name}": curve for name, curve in ordinary.items()}
     figures = {name: curve.as_dict() for name, curve in curves.items()}
     own = _Own(graph, fusion.features.rules, fused.ranking, reliability=figures)
+    if options.split == "test" and has_negatives(graph):
+        own = replace(own, classification=classify(fusion, graph))
     if options.evidence:
         some = query_set.queries[:: -(-len(query_set.queries) // EVIDENCE_QUERIES)]
         shares = _grade_shares(reasoner, some, progress)

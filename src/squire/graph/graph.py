@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -22,6 +22,7 @@ from squire.graph.statistics import Stats
 from squire.graph.triples import ROLES, block_from_object, divide, number
 
 SPLITS = ("train", "valid", "test")
+NEGATIVES = {"valid": "valid_negatives", "test": "test_negatives"}  # files of triples that are known to be false
 FILE_SUFFIX = ".graph"
 FORMAT = TensorFormat("graph", "graph file", 2, DataError, "Write it again with `squire data convert`.")
 EXAMPLE_FACTS = 5  # in a notebook
@@ -50,15 +51,18 @@ class Graph:
     train: Adjacency
     valid: Ids  # (triple, 3), sorted, distinct
     test: Ids  # (triple, 3), sorted, distinct
+    negatives: Mapping[str, Ids] = field(default_factory=dict)  # by split: verified to be false, if there are any
     is_divided: bool = False  # valid and test were drawn from one set of facts, rather than given
 
     @classmethod
     def build(cls, name: str, labels: Labels, splits: Mapping[str, Ids], is_divided: bool = False) -> Graph:
-        """From triples of ids by split; a missing split is empty."""
+        """From triples of ids by split, or by NEGATIVES of a split; a missing one is empty."""
         size = len(labels.entities), len(labels.relations)
         none = np.empty((0, 3), np.int32)
         valid, test = (sort_unique(splits.get(split, none), *size) for split in SPLITS[1:])
-        return cls(name, labels, Adjacency.build(splits.get("train", none), *size), valid, test, is_divided)
+        negatives = {split: sort_unique(splits[key], *size) for split, key in NEGATIVES.items() if key in splits}
+        train = Adjacency.build(splits.get("train", none), *size)
+        return cls(name, labels, train, valid, test, negatives, is_divided)
 
     @classmethod
     def from_triples(
@@ -217,6 +221,7 @@ class Graph:
             "train.tails": self.train.tails,
             "valid": self.valid,
             "test": self.test,
+            **{NEGATIVES[split]: triples for split, triples in self.negatives.items()},
         }
         for kind, labels in (("entities", self.labels.entities), ("relations", self.labels.relations)):
             arrays[f"{kind}.offsets"], arrays[f"{kind}.text"] = _label_arrays(labels.array)
@@ -239,7 +244,8 @@ class Graph:
             labels = Labels(entities, relations, found.state["prefixes"])
             state = found.state
             is_divided = bool(state.get("is_divided"))  # older files do not say
-            return cls(state["name"], labels, train, arrays["valid"], arrays["test"], is_divided)
+            negatives = {split: arrays[key] for split, key in NEGATIVES.items() if key in arrays}
+            return cls(state["name"], labels, train, arrays["valid"], arrays["test"], negatives, is_divided)
         except (KeyError, TypeError, pa.ArrowInvalid) as error:
             raise DataError(f"{path}: not a complete graph file ({error}). {FORMAT.remedy}") from None
 

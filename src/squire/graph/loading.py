@@ -26,7 +26,7 @@ from squire.graph.formats import delimited
 from squire.graph.formats.delimited import DELIMITED, ReadOptions
 from squire.graph.formats.openke import OpenKELabels, is_openke, openke_file, read_openke, read_openke_labels
 from squire.graph.formats.rdf import LINE_FORMATS, OTHER_FORMATS, read_rdf, term_of
-from squire.graph.graph import FILE_SUFFIX, SPLITS, Graph
+from squire.graph.graph import FILE_SUFFIX, NEGATIVES, SPLITS, Graph
 from squire.graph.labels import Labels
 from squire.graph.triples import ROLES, Block, divide, header_order, number
 
@@ -37,6 +37,7 @@ ALIASES = {
     "valid": ("valid", "validation", "val", "dev"),
     "test": ("test", "testing"),
 }
+OPTIONAL = tuple(NEGATIVES.values())
 READABLE = {*(DELIMITED - {""}), ".csv", ".parquet", *LINE_FORMATS, *OTHER_FORMATS}
 WRITABLE = (".tsv", ".nt", ".parquet")
 
@@ -108,11 +109,12 @@ def _read_graph(
     labels, parts = _number_parts(files, blocks, prefixes)
     del blocks
     pa.default_memory_pool().release_unused()  # else Arrow keeps 150 MB for five million triples
-    find_duplicates(parts, labels, report)
+    splits_only = {split: part for split, part in parts.items() if split not in OPTIONAL}
+    find_duplicates(splits_only, labels, report)
     if thorough:
-        check_parts(parts, labels, report)
+        check_parts(splits_only, labels, report)
     splits = {split: part.triples for split, part in parts.items()}
-    del parts
+    del parts, splits_only
     if path.is_file():
         triples = sort_unique(splits.pop("train"), len(labels.entities), len(labels.relations))
         splits = divide(triples, holdout, np.random.default_rng(seed))
@@ -154,11 +156,14 @@ def _find_splits(path: Path, report: Report) -> dict[str, Path]:
             split: [file for file in files if file.name.casefold().partition(".")[0] in ALIASES[split]]
             for split in SPLITS
         }
+        found |= {
+            name: [file for file in files if file.name.casefold().partition(".")[0] == name] for name in OPTIONAL
+        }
     for split, files in found.items():
         if len(files) > 1:
             names = " and ".join(file.name for file in files)
             raise DataError(f"{path}: {names} are both the {split} split. Keep one of them.")
-        if not files:
+        if not files and split not in OPTIONAL:
             report.add(Fault.MISSING_TRAIN if split == "train" else Fault.MISSING_SPLIT, f"{path}", split)
     return {split: files[0] for split, files in found.items() if files}
 

@@ -113,10 +113,8 @@ class Objections:
 
     def to_fact(self, head: int, relation: int, tail: int) -> list[str]:
         """Sentences against a fact, whether or not it is among these facts."""
-        n = self.facts.num_relations
-        return [
-            *self._to_end(head, relation, tail, "a head"), *self._to_end(tail, inverse(relation, n), head, "a tail")
-        ]  # fmt: skip
+        backwards = inverse(relation, self.facts.num_relations)
+        return [*self._to_end(head, relation, tail, "a head"), *self._to_end(tail, backwards, head, "a tail")]
 
     def _to_end(self, entity: int, edge_type: int, other: int, role: str) -> list[str]:
         values = self.facts.tails_of(entity, edge_type)
