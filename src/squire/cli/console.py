@@ -87,16 +87,15 @@ def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
         out.print(f"Evidence of the first ten new answers{of}: {shares}", highlight=False)
     if evaluation.classification:
         table = Table("triple classification", "facts", "negatives", "accuracy", "F1")
-        for row in evaluation.classification:
-            table.add_row(
-                row.method, f"{row.facts:,}", f"{row.negatives:,}", f"{row.accuracy:.3f}", f"{row.f1:.3f}"
-            )
+        for one in evaluation.classification:
+            figures = f"{one.facts:,}", f"{one.negatives:,}", f"{one.accuracy:.3f}", f"{one.f1:.3f}"
+            table.add_row(one.method, *figures)
         out.print(table)
     if evaluation.reliability:
         table = Table("probabilities", "answers", "says", "true", "calibration error", "Brier", "of the base rate")
         for name, it in evaluation.reliability.items():
-            figures = (it[key] for key in ("says", "true", "error", "brier", "base_brier"))
-            table.add_row(name, f"{it['answers']:,}", *(f"{figure:.3f}" for figure in figures))
+            cells = (f"{it[key]:.3f}" for key in ("says", "true", "error", "brier", "base_brier"))
+            table.add_row(name, f"{it['answers']:,}", *cells)
         out.print(table)
 
 

@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float64]
 
 DEFAULT_MISSING = 0.1  # share of true facts that a graph without given splits is assumed to lack
 MOST_MISSING = 0.9
-OPTIONS = NetworkOptions(epochs=10, batch_size=512, learning_rate=3e-3, relation_width=8, networks=4)
+OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=3)
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
 PRIOR_FACTS = 10.0  # of an average relation, added to the counts of each relation
