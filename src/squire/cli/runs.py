@@ -180,7 +180,7 @@ def complete(
     heads: Annotated[
         Literal["known", "typical", "all"] | None,
         typer.Option(
-            help="Whom to ask for a relation. known: entities that have it in train. typical: also entities with "
+            help="Whom to ask for a relation. known: entities that have it. typical: also entities with "
             "another relation of whose holders at least half have this one. all: every entity. Default: typical."
         ),
     ] = None,
