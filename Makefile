@@ -35,8 +35,8 @@ demo: .venv/.demo
 	@echo "\nHow facts that were held out from training are ranked:\n"
 	@$(BIN)/squire evaluate $(DEMO) --relations 0
 	@echo "\nSome questions. Solid arrows are facts of the graph, dashed ones are inferred:\n"
-	@$(BIN)/squire answer $(DEMO) "Costa Rica" "official language" -k 2
-	@$(BIN)/squire answer $(DEMO) "Saint Barthélemy" "currency" -k 2
+	@$(BIN)/squire answer $(DEMO) "Niger" "official language" -k 2
+	@$(BIN)/squire answer $(DEMO) "Switzerland" "official language" -k 2
 	@$(BIN)/squire answer $(DEMO) "Chechen" "written in" -k 2
 	@$(BIN)/squire answer $(DEMO) "?" "official language" "Portuguese" -k 3
 	@echo "\nNext: $(BIN)/squire answer $(DEMO) Austria borders --paths 3 · $(BIN)/squire plot $(DEMO) · $(BIN)/squire --help"

@@ -17,14 +17,14 @@ from typing import Literal
 from playwright.sync_api import Browser, expect, sync_playwright
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
-CURRENCY = "#/ask?head=Saint+Barth%C3%A9lemy&relation=currency"
-LANGUAGE = "#/ask?relation=official+language&tail=Portuguese"
+TAIL = "#/ask?head=Niger&relation=official+language"
+HEAD = "#/ask?relation=official+language&tail=Portuguese"
 Scheme = Literal["light", "dark"]
 PICTURES: tuple[tuple[str, str, int, int, Scheme], ...] = (  # name, place on the page, width, height, colours
-    ("page-answer", CURRENCY, 1280, 1180, "light"),
-    ("page-dark", LANGUAGE, 1280, 1180, "dark"),
+    ("page-answer", TAIL, 1280, 1180, "light"),
+    ("page-dark", HEAD, 1280, 1180, "dark"),
     ("page-quality", "#/quality", 1280, 1000, "light"),
-    ("page-narrow", CURRENCY, 390, 1500, "light"),
+    ("page-narrow", TAIL, 390, 1500, "light"),
 )
 
 

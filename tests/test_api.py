@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
+import math
 import os
 import re
 import signal
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from graphs import facts_of
 from small_run import TINY, copy_of_run, family, fused_run, small_run
 
 import squire
@@ -52,10 +55,14 @@ def test_answers_show_themselves_on_one_screen_and_as_a_frame() -> None:
     answers = squire.Run(small_run()).answer("cleo", "grandparent", k=3)
     lines = repr(answers).splitlines()
     assert lines[0] == "(cleo, grandparent, ?)"
-    assert len(lines) == 1 + 2 * 3
+    assert lines[1] == "     The graph says: cleo 2"
+    assert len(lines) == 2 + 2 * 3
     frame = answers.to_frame()
     assert isinstance(frame, pd.DataFrame)
-    assert frame["entity"].tolist() == [answer.entity for answer in answers]
+    assert frame["entity"].tolist() == ["cleo 2", *(answer.entity for answer in answers)]
+    assert frame["rank"].tolist() == [0, 1, 2, 3]
+    assert frame["is_fact"].tolist() == [True, False, False, False]
+    assert "The graph says: <b>cleo 2</b>" in answers._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -122,12 +129,63 @@ def test_an_output_is_not_replaced_by_accident(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- training
 
 
+def a_file(folder: Path) -> Path:
+    """All facts of the family in one file."""
+    file = folder / "family.tsv"
+    file.write_text("".join("\t".join(fact) + "\n" for fact in sorted(facts_of(family()))))
+    return file
+
+
+def test_a_single_file_is_divided_and_this_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "squire")
+    file, parts = a_file(tmp_path), {"fuse": False, "model": False, "progress": False}
+    for name, holdout, share in (("default", None, "10 %"), ("more", 0.15, "15 %")):
+        caplog.clear()
+        graph = squire.train(file, tmp_path / name, holdout=holdout, **parts).graph  # type: ignore[arg-type]
+        assert min(len(graph.valid), len(graph.test)) > 0
+        assert (
+            f"Set aside {share} for validation and {share} for testing; they count as facts when you ask."
+            in caplog.messages
+        )
+    for wrong in (0.5, -0.1, math.nan):
+        with pytest.raises(SettingError, match=r"expected a share from 0 to less than 0\.5"):
+            squire.train(file, tmp_path / "wrong", holdout=wrong)
+    with pytest.raises(SettingError, match=r"holdout=0\.1: this graph has its splits"):
+        squire.train(family(), tmp_path / "wrong", holdout=0.1)
+    with pytest.raises(SettingError, match="the run keeps its recipe, settings, rules and splits"):
+        squire.train(None, tmp_path / "default", resume=True, holdout=0.1)
+
+
+def test_with_nothing_held_out_a_run_still_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "squire")
+    settings = [*TINY, "train.epochs=1"]
+    run = squire.train(a_file(tmp_path), tmp_path / "run", holdout=0, settings=settings, progress=False)
+    assert not re.search("Set aside|held-out", caplog.text)
+    assert facts_of(run.graph, "train") == facts_of(family())
+    assert (run.is_fused, run.is_trained) == (True, True)
+    found = run.answer("cleo", "grandparent", k=2)
+    assert (found.known, len(found)) == ("cleo 2", 2)
+    with pytest.raises(SettingError, match="has no test triples"):
+        run.evaluate(progress=False)
+
+
+def test_after_fusing_the_quality_is_said_in_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "squire")
+    run = squire.train(family(), tmp_path / "run", model=False, progress=False)
+    rows = run.evaluate(split="valid", evidence=False, progress=False).rows
+    assert (
+        f"held-out facts are ranked with an MRR of {rows[0].mrr:.3f}; by frequency alone it is {rows[-1].mrr:.3f}"
+        in caplog.messages
+    )
+
+
 def test_a_run_without_a_model_answers_with_known_paths(tmp_path: Path) -> None:
     run = squire.train(family(), tmp_path / "run", model=False, progress=False)
     assert run.is_fused
     assert not run.is_trained
     assert "fusion" in repr(run)
-    answers = run.answer("cleo", "grandparent", k=5)
+    assert run.answer("cleo", "grandparent").known == "cleo 2"
+    answers = squire.Reasoner.load(run.folder, hide_held_out=True).answer("cleo", "grandparent", k=5)
     assert answers[0].entity == "cleo 2"
     grounded = [answer.evidence for answer in answers if answer.evidence.grade == "grounded"]
     assert grounded
@@ -175,7 +233,7 @@ def test_ctrl_c_saves_raises_and_can_be_resumed(tmp_path: Path, monkeypatch: pyt
         patch.setattr(ProgressBar, "stage", interrupt)
         with pytest.raises(Interrupted, match=r"stopped at step 1 of .* Resume to continue"):
             squire.train(family(), tmp_path, recipe="small", settings=[*TINY, "train.epochs=2"], fuse=False)
-    with pytest.raises(SettingError, match="the run keeps its recipe, settings and rules"):
+    with pytest.raises(SettingError, match="the run keeps its recipe, settings, rules and splits"):
         squire.train(None, tmp_path, settings=["train.epochs=3"], resume=True)
     with pytest.raises(SettingError, match="a run on another graph"):
         squire.train(squire.load_graph("world"), tmp_path, resume=True, fuse=False)

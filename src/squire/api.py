@@ -14,7 +14,7 @@ from squire.core.progress import progress_bar
 from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files
 from squire.errors import Interrupted, SettingError
 from squire.graph.graph import Graph
-from squire.graph.loading import load_graph
+from squire.graph.loading import is_divided, load_graph
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.ruleset import RuleSet
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from squire.reasoning.reasoner import RankedBy, Reasoner
 
 logger = logging.getLogger(__name__)
+HOLDOUT = 0.1  # share of a single file for each of valid and test
 
 
 class SearchSettings(TypedDict, total=False):
@@ -123,6 +124,7 @@ def train(
     resume: bool = False,
     fuse: bool = True,
     model: bool = True,
+    holdout: float | None = None,
     progress: bool = True,
 ) -> Run:
     """Learn from a graph: rules, the fusion, paths and the model, all kept in a run folder.
@@ -131,6 +133,8 @@ def train(
     settings: changes to the recipe, as {"train.epochs": 5}.
     minutes: time limit for training the model; `resume=True` continues later.
     fuse, model: leave out the fusion, or the model.
+    holdout: the share of a single file that is set aside for validation, and as much for testing; 0.1 by default.
+    Answers know these facts, too. With 0 nothing is set aside: there is nothing to evaluate or to calibrate on.
 
     Ctrl-C saves and raises `Interrupted`. Under torchrun, several processes train together.
 
@@ -141,13 +145,13 @@ def train(
 
     folder, overrides = Path(folder), _overrides(settings)
     options = TrainingOptions(rules.rules if rules else None, minutes, device, fuse, model, progress)
-    if resume and (overrides or recipe != "auto" or rules):
-        raise SettingError("resume=True: the run keeps its recipe, settings and rules. Leave them out.")
+    if resume and (overrides or recipe != "auto" or rules or holdout is not None):
+        raise SettingError("resume=True: the run keeps its recipe, settings, rules and splits. Leave them out.")
     if graph is None and not resume:
         raise SettingError("graph=None: name a graph, or resume a run.")
 
     def open_folder() -> Any:
-        loaded = None if graph is None else _graph(graph)
+        loaded = None if graph is None else _graph_to_train(graph, holdout)
         if resume:
             return existing_run(folder, loaded)
         assert loaded is not None
@@ -371,6 +375,23 @@ def _graph(graph: Graph | str | Path) -> Graph:
     if isinstance(graph, str | Path):
         return load_graph(graph)
     raise SettingError(f"graph={graph!r}: expected a Graph, a file, or a dataset's name.")
+
+
+def _graph_to_train(graph: Graph | str | Path, holdout: float | None) -> Graph:
+    """The graph; a single file is divided."""
+    if isinstance(graph, Graph) or not is_divided(graph):
+        if holdout is not None:
+            raise SettingError(f"holdout={holdout:g}: this graph has its splits; only a single file is divided.")
+        return _graph(graph)
+    share = HOLDOUT if holdout is None else holdout
+    if not 0 <= share < 0.5:
+        raise SettingError(f"holdout={share:g}: expected a share from 0 to less than 0.5.")
+    loaded = load_graph(graph, holdout=(share, share))
+    if len(loaded.valid) + len(loaded.test):
+        part = f"{100 * share:g} %"
+        say = "Set aside %s for validation and %s for testing; they count as facts when you ask."
+        logger.info(say, part, part)
+    return loaded
 
 
 def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:

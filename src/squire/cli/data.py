@@ -101,7 +101,7 @@ def show(
     separator: Separator = None,
     literals: Literals = False,
 ) -> None:
-    """Print what the train split says about an entity; a single file is shown whole."""
+    """Print the facts about an entity, of all splits."""
     graph = squire.load_graph(
         source, order=order, header=header, separator=separator, literals=literals, holdout=(0, 0)
     )

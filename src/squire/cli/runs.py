@@ -43,13 +43,17 @@ def train(
         bool, typer.Option("--fuse/--no-fuse", help="Fit the fusion, which ranks by all evidence.")
     ] = True,
     model: Annotated[bool, typer.Option("--model/--no-model", help="Train the model.")] = True,
+    holdout: Annotated[
+        float | None,
+        typer.Option(help="Share of a single file that becomes valid, and as much test; by default 0.1."),
+    ] = None,
 ) -> None:
     """Learn from a graph: rules, fusion, paths and model. Ctrl-C saves; --resume continues."""
     mined = squire.RuleSet.load(rules, source) if rules else None
     with interruptible():
         run = squire.train(
             source, folder, recipe=recipe, settings=settings or [], rules=mined, minutes=minutes, device=device,
-            resume=resume, fuse=fuse, model=model,
+            resume=resume, fuse=fuse, model=model, holdout=holdout,
         )  # fmt: skip
     if not run.is_finished:
         say(f"To continue: squire train --out {folder} --resume")
@@ -176,7 +180,7 @@ def complete(
     heads: Annotated[
         Literal["known", "typical", "all"] | None,
         typer.Option(
-            help="Whom to ask for a relation. known: entities that have it in train. typical: also entities with "
+            help="Whom to ask for a relation. known: entities that have it. typical: also entities with "
             "another relation of whose holders at least half have this one. all: every entity. Default: typical."
         ),
     ] = None,

@@ -76,6 +76,12 @@ def load_graph(
     return graph
 
 
+def is_divided(source: str | Path) -> bool:
+    """Whether `load_graph` divides this source: a single file of triples."""
+    path = datasets.resolve(source)
+    return path.is_file() and path.suffix != FILE_SUFFIX
+
+
 def check_graph(
     source: str | Path,
     *,

@@ -47,7 +47,7 @@ ONE_END = {
         {"required": ["tail"], "properties": {"head": {"type": "null"}, "tail": {"type": "string"}}},
     ]
 }
-ASK_TAIL = {"head": "Costa Rica", "relation": "official language"}
+ASK_TAIL = {"head": "Niger", "relation": "official language"}
 ASK_HEAD = {"head": None, "relation": "official language", "tail": "Portuguese"}
 
 
@@ -106,7 +106,7 @@ class BatchBody(OptionsBody):
 class ExplainBody(BaseModel):
     """A possible fact."""
 
-    model_config = _config({**ASK_TAIL, "tail": "Spanish"})
+    model_config = _config({**ASK_TAIL, "tail": "French"})
     head: Label
     relation: Label
     tail: Label
@@ -116,7 +116,7 @@ class ExplainBody(BaseModel):
 class AttentionBody(QuestionBody):
     """A question, and the answer whose path is looked at."""
 
-    model_config = _config({**ASK_TAIL, "answer": "Spanish"}, **ONE_END)
+    model_config = _config({**ASK_TAIL, "answer": "French"}, **ONE_END)
     answer: Label | None = Field(None, description="Default: the best answer that is not in the graph.")
     layer: Annotated[int, Field(ge=1, le=1000), INTEGER] | None = Field(None, description="From 1; default: all.")
     beam: Beam | None = None
