@@ -50,6 +50,7 @@ Floats = npt.NDArray[np.float64]
 DEFAULT_MISSING = 0.1  # share of true facts that a graph without given splits is assumed to lack
 MOST_MISSING = 0.9
 OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=3)
+BATCHES, SMALLEST_BATCH = 200, 32  # of an epoch, unless batches would be smaller than this
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
 PRIOR_FACTS = 10.0  # of an average relation, added to the counts of each relation
@@ -312,9 +313,13 @@ def fit_plausibility(
         np.average(value, weights=examples.weight) for value in (examples.is_hidden, examples.labelled)
     )
     bias = float(np.log(max(hidden_share / labelled, 1e-6)))
+    size = min(
+        options.batch_size, max(len(examples.weight) // BATCHES, SMALLEST_BATCH)
+    )  # small graphs need steps too
     return fit_networks(
-        examples.columns, len(examples.weight), loss, table, num_edge_types, seed, options, progress, bias
-    )
+        examples.columns, len(examples.weight), loss, table, num_edge_types, seed,
+        replace(options, batch_size=size), progress, bias,
+    )  # fmt: skip
 
 
 def _examples(

@@ -1,4 +1,4 @@
-"""The graphs of the efficiency study: growing samples of a graph, and synthetic graphs with planted rules."""
+"""Graphs for studies: growing samples of a graph, synthetic graphs with planted rules, and families."""
 
 from __future__ import annotations
 
@@ -129,6 +129,38 @@ def synthetic_graph(edges: int, seed: int = 0) -> Graph:
         LabelIndex(_numbered("e", entities), "entity"), LabelIndex(_numbered("r", relations), "relation")
     )
     return Graph.build(f"synthetic-{edges}", labels, splits)
+
+
+def family_graph(families: int = 18, seed: int = 0) -> Graph:
+    """Families of three generations, in which every fact follows from births and marriages.
+
+    father, mother and spouse have one value; child, sibling and grandparent may have several. All is in train.
+    """
+    rng = np.random.default_rng(seed)
+    facts: list[tuple[str, str, str]] = []
+    number = 0
+
+    def person() -> str:
+        nonlocal number
+        number += 1
+        return f"p{number:05}"
+
+    def children(father: str, mother: str) -> list[str]:
+        born = [person() for _ in range(int(rng.integers(2, 5)))]
+        facts.extend([(father, "spouse", mother), (mother, "spouse", father)])
+        for child in born:
+            facts.extend([(child, "father", father), (child, "mother", mother)])
+            facts.extend((parent, "child", child) for parent in (father, mother))
+            facts.extend((child, "sibling", other) for other in born if other != child)
+        return born
+
+    for _ in range(families):
+        grandparents = person(), person()
+        for child in children(*grandparents):
+            couple = (child, person()) if rng.random() < 0.5 else (person(), child)
+            for grandchild in children(*couple):
+                facts.extend((grandchild, "grandparent", old) for old in grandparents)
+    return Graph.from_triples(facts, name="family", holdout=(0.0, 0.0))
 
 
 def random_facts(rng: np.random.Generator, count: int, entities: int, relations: int) -> Ids:
