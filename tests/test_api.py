@@ -6,11 +6,13 @@ import inspect
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,6 +22,7 @@ import squire
 from squire.cli import rules as rules_commands
 from squire.core.progress import ProgressBar
 from squire.errors import Interrupted, SettingError, UnknownName
+from squire.ranking.fusion import FusionOptions, fit_fusion, save_fusion
 from squire.rules.mining import MiningOptions
 
 
@@ -94,9 +97,38 @@ def test_an_evaluation_is_a_table(tmp_path: Path) -> None:
     assert repr(evaluation).splitlines()[0] == "made, test, tail"
     assert "<td>frequency</td>" in evaluation._repr_html_()
     (kept,) = run.evaluations()
-    assert kept == json.loads(json.dumps(evaluation.as_dict()))
+    assert kept == json.loads(json.dumps(evaluation.as_dict())) | {"outdated": False}
     (run.folder / "evaluation-broken.json").write_text("{")
     assert run.evaluations() == [kept]
+
+
+def test_figures_of_another_model_or_fusion_are_outdated(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(fused_run(), folder)
+    run = squire.Run(folder)
+    served = run.reasoner
+    run.evaluate(ranking="paths", progress=False)
+    run.evaluate(ranking="fused", progress=False)
+    run.evaluate(ranking="fused", split="valid", evidence=False, progress=False)
+
+    def outdated(**of: Any) -> dict[str, bool]:
+        signatures = [(one["rows"][0]["signature"].split("|"), one["outdated"]) for one in run.evaluations(**of)]
+        return {f"{parts[3]} {parts[1]}": old for parts, old in signatures}
+
+    paths, fused, valid = "method:paths split:test", "method:fused split:test", "method:fused split:valid"
+    assert outdated() == {paths: False, fused: False, valid: False}
+    save_fusion(fit_fusion(family(), FusionOptions(seed=1, folds=2)), folder)
+    assert outdated() == {paths: False, fused: True, valid: True}
+    assert outdated(of=served.fingerprints) == {paths: False, fused: False, valid: False}
+    shutil.copy(fused_run() / "fusion.safetensors", folder)
+    assert outdated() == {paths: False, fused: False, valid: False}
+    shutil.copy(folder / "last.safetensors", folder / "best.safetensors")  # as if trained again
+    assert outdated() == {paths: True, fused: True, valid: False}  # valid has no evidence, so no model in it
+    file = folder / "evaluation-paths-test.json"
+    content = json.loads(file.read_text())
+    del content["fingerprints"]
+    file.write_text(json.dumps(content))
+    assert outdated()[paths]
 
 
 # ------------------------------------------------------------------------------------------------- completion

@@ -223,7 +223,8 @@ def test_a_sample_is_drawn_by_its_seed_and_told() -> None:
 @pytest.mark.parametrize(
     ("split", "side", "message"),
     [
-        ("tests", "tail", "split='tests': expected train, valid or test."),
+        ("tests", "tail", "split='tests': expected valid or test."),
+        ("train", "tail", "split='train': train facts are known"),
         ("test", "head", "side='head': expected tail or both."),
         ("valid", "tail", "split='valid': made has no valid triples."),
     ],

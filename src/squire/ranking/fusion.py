@@ -292,6 +292,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
         "features": [feature.name for feature in fusion.features.table],
+        "models": [scorer.fingerprint for scorer in fusion.features.scorers],
         "ranker": asdict(fusion.ranker.options),
         "info": asdict(fusion.info),
         "graph_sha256": _checksum(fusion.features.adjacency, fusion.features.words),
@@ -319,6 +320,8 @@ def load_fusion(folder: Path, graph: Graph, scorers: Sequence[Scorer] = ()) -> F
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")
+        if state.get("models", []) != [scorer.fingerprint for scorer in scorers]:
+            raise CheckpointError("was fitted with another model.")
         options = RankerOptions(**state["ranker"])
         fitted = {name: torch.from_numpy(array) for name, array in checkpoint.part("ranker.").items()}
         ranker = Ranker.from_tensors(fitted, features.table, 2 * graph.num_relations, options)

@@ -7,7 +7,7 @@ are ranked by their paths, as in the paper. The search is in `search`, the ranki
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, repeat
@@ -19,6 +19,7 @@ import torch
 
 from squire.core import __version__
 from squire.core.relations import is_inverse
+from squire.core.run_files import fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.model.recipe import has_model, load_settings
@@ -52,8 +53,11 @@ CANDIDATES_PER_ANSWER = 5  # examined if only grounded answers are wanted
 class Reasoner:
     """A run that is loaded and ready to answer: with a model, a fusion, or both."""
 
-    def __init__(self, run: LoadedRun, fusion: Fusion | None = None) -> None:
+    def __init__(
+        self, run: LoadedRun, fusion: Fusion | None = None, fingerprints: Mapping[str, str] | None = None
+    ) -> None:
         self.run, self.fusion = run, fusion
+        self.fingerprints = fingerprints or {}  # of the model and the fusion, to tell them from later ones
         self.graph, self.labels = run.graph, run.graph.labels
         self._rules = RuleLookup(run.rules)
 
@@ -61,14 +65,16 @@ class Reasoner:
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reasoner:
         """Load the best model of a run folder and its fusion, or the one that there is."""
         folder = Path(folder)
+        made_of = fingerprints(folder)
         if has_fusion(folder) and not has_model(folder):
             graph, recipe = load_settings(folder)
             fusion = load_fusion(folder, graph)
             rules = fusion.features.rules
-            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed)), fusion)
+            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed)), fusion, made_of)
         trained = TrainedModel.load(folder, device)
         scorers = [PathScorer(trained)]
-        return cls(trained, load_fusion(folder, trained.graph, scorers) if has_fusion(folder) else None)
+        fused = load_fusion(folder, trained.graph, scorers) if has_fusion(folder) else None
+        return cls(trained, fused, made_of)
 
     @property
     def has_model(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from squire.core.run_files import BEST, LAST, RECIPE
+from squire.core.run_files import BEST, FINGERPRINT_DIGITS, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.graph import Graph
@@ -47,6 +47,7 @@ class TrainedModel(LoadedRun):
 
     model: Transformer  # in evaluation mode
     step: int  # training step at which the model was saved
+    fingerprint: str  # the first digits of the checksum of its checkpoint
 
     @classmethod
     def load(cls, folder: Path, device: torch.device | str = "cpu", weights: str = BEST) -> TrainedModel:
@@ -67,7 +68,8 @@ class TrainedModel(LoadedRun):
                 f"{checkpoint.file}: these are not the weights of the model that {folder / RECIPE} describes. "
                 "Restore the recipe and the graph that the run was started with."
             ) from None
-        return cls(folder, graph, recipe, rules, model.to(device).eval(), int(checkpoint.state["step"]))
+        step, own = int(checkpoint.state["step"]), checkpoint.checksum[:FINGERPRINT_DIGITS]
+        return cls(folder, graph, recipe, rules, model.to(device).eval(), step, own)
 
     @property
     def device(self) -> torch.device:
