@@ -103,14 +103,10 @@ def test_json_has_rows_parts_evidence_and_the_run() -> None:
 
 
 def test_options_change_what_is_done_and_what_is_signed() -> None:
-    content = rows(
-        "--beam", 3, "--aggregate", "sum", "--prune", 0.5, "--sample", 1, "--seed", 5, "--side", "both"
-    )
+    content = rows("--beam", 3, "--aggregate", "sum", "--prune", 0.5, "--sample", 1, "--seed", 5, "--side", "both")
     signature = content["rows"][0]["signature"]
     assert "made|split:test|side:both|" in signature
-    assert (
-        "|beam:3|aggregation:sum+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of 4, seed 5|" in signature
-    )
+    assert "|beam:3|aggregation:sum+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of 4, seed 5|" in signature
     assert "|sample:1 of 4, seed 5|" in content["rows"][2]["signature"]
     assert content["rows"][0]["queries"] == 1
 
@@ -236,7 +232,12 @@ def test_other_settings_have_files_of_their_own(tmp_path: Path) -> None:
     ):
         printed = json.loads(run(folder, "--json", *options))
         signatures[f"evaluation-paths-test{name}.json"] = printed["rows"][0]["signature"]
-    for same in (["--beam", "16"], ["--edge-ends"], ["--sample", "2"], ["--seed", "4"]):  # as in the recipe, or all
+    for same in (
+        ["--beam", "16"],
+        ["--edge-ends"],
+        ["--sample", "2"],
+        ["--seed", "4"],
+    ):  # as in the recipe, or all
         run(folder, *same)
     kept = {file.name: json.loads(file.read_text()) for file in folder.glob("evaluation-*")}
     assert {name: content["rows"][0]["signature"] for name, content in kept.items()} == signatures

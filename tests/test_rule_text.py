@@ -200,7 +200,9 @@ def test_a_line_with_two_meanings_is_not_written(tmp_path: Path) -> None:
     assert len(two) == 1
     fits = is_writable(rules, graph.labels)
     assert not fits[two].any()
-    with pytest.raises(RuleError, match=r"rules\.tsv: some labels do not fit the format, or make a line ambiguous"):
+    with pytest.raises(
+        RuleError, match=r"rules\.tsv: some labels do not fit the format, or make a line ambiguous"
+    ):
         write_rules(rules, graph.labels, tmp_path / "rules.tsv")
     write_rules(rules.take(fits), graph.labels, tmp_path / "rules.tsv")
     assert same_rules(read_rules(tmp_path / "rules.tsv", graph.labels).rules, rules.take(fits))

@@ -42,8 +42,8 @@ def evaluation_file(run: Path, ranking: str, split: str, **changes: object) -> P
 
 
 def evaluation_files(run: Path) -> list[Path]:
-    """All evaluation files of a run, sorted."""
-    return sorted(run.glob("evaluation-*.json"))
+    """All evaluation files of a run, those of the default settings before the others."""
+    return sorted(run.glob("evaluation-*.json"), key=lambda file: file.stem)
 
 
 def fingerprint(run: Path) -> str:
