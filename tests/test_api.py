@@ -17,8 +17,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from small_run import TINY, copy_of_run, family, fused_run, small_run
+from typer.testing import CliRunner
 
 import squire
+from squire.cli import app
 from squire.cli import rules as rules_commands
 from squire.core.progress import ProgressBar
 from squire.errors import Interrupted, SettingError, UnknownName
@@ -38,6 +40,27 @@ def test_importing_loads_neither_torch_nor_numba_nor_matplotlib() -> None:
     code = f"import sys, squire, squire.cli; print([name for name in {late} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_ctrl_c_while_modules_are_imported_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "squire", "data", "list"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_ctrl_c_in_a_command_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(squire, "list_datasets", interrupt)
+    done = CliRunner().invoke(app, ["data", "list"])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_the_options_of_the_mine_command_have_the_defaults_of_the_library() -> None:

@@ -3,8 +3,8 @@
 `body count <TAB> support <TAB> confidence <TAB> head <= atom, atom, …`, where an atom is `relation(X,A)`,
 variables are single capitals and anything else is a constant. An inverse is written by swapping the arguments.
 
-The format has no quotes, so labels with brackets, commas or arrows can make a line ambiguous. A rule is written only
-if its line reads back as the same rule. Runs keep rules as arrays, which can hold any label.
+The format has no quotes, so labels with brackets, commas or arrows can make a line ambiguous. A rule is written
+only if its line reads back as the same rule. Runs keep rules as arrays, which can hold any label.
 """
 
 from __future__ import annotations
