@@ -244,7 +244,7 @@ def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
             {"prune": 0.5, "aggregate": "max"},
             "prune=0.5: works only with aggregate='sum' and without a constraint",
         ),
-        ({"beam": 0}, "beam=0: expected 1 or more."),
+        ({"beam": 0}, "beam=0: expected 1 to 100,000."),
         ({"aggregate": "mean"}, "aggregate='mean': expected 'sum' or 'max'."),
     ],
 )
