@@ -36,7 +36,7 @@ def test_every_step_works_or_says_why_not(name: str, settings: list[str], tmp_pa
     run = squire.train(graph, tmp_path / "run", settings=[*TWO_EPOCHS, *settings], progress=False)
     assert run.is_trained
     for options in ({}, {"grounded": True}, {"ranking": "paths"}):
-        answers = run.answer(head, relation, include_known=True, **options)  # type: ignore[arg-type]
+        answers = run.answer(head, relation, include_known=True, **options)
         assert all(answer.entity in set(graph.labels.entities) for answer in answers)
     for split in ("valid", "test"):
         if graph.triples(split).size:

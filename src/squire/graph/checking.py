@@ -6,6 +6,7 @@ checks a dataset as a whole: repeats, leaks between splits, labels that train ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -198,9 +199,10 @@ class Part:
         return f"{self.file}, {self.within} triple {number}" if self.within else position_in(self.file, number)
 
     def describe(self, labels: Labels, index: int) -> tuple[str, str]:
-        """The position of a triple and its text."""
+        """The position of a triple and its text, in which control characters are visible."""
         head, relation, tail = self.triples[index].tolist()
-        return self.where(index), f"{labels.entity(head)} {labels.relation(relation)} {labels.entity(tail)}"
+        text = f"{labels.entity(head)} {labels.relation(relation)} {labels.entity(tail)}"
+        return self.where(index), re.sub(r"[\x00-\x1f]", lambda found: repr(found[0])[1:-1], text)
 
 
 def find_duplicates(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:
@@ -228,13 +230,7 @@ def find_control_characters(parts: Mapping[str, Part], labels: Labels, report: R
             for part in parts.values():
                 head, edge, tail = part.triples.T
                 rows = np.flatnonzero(entity[head] | relation[edge] | entity[tail])
-                report.add_each(fault, rows.tolist(), lambda row, part=part: _escaped(part.describe(labels, row)))
-
-
-def _escaped(described: tuple[str, str]) -> tuple[str, str]:
-    """The text of a triple in which control characters are visible."""
-    where, text = described
-    return where, repr(text[:80])
+                _add(fault, part, rows, labels, report)
 
 
 def has_many_relations(labels: Labels) -> bool:
