@@ -5,7 +5,6 @@ Nothing is imported here before Ctrl-C is handled, since imports take the first 
 
 import os
 import signal
-import sys
 
 
 def main() -> None:
@@ -19,7 +18,7 @@ def main() -> None:
 
 def _quit(*_: object) -> None:
     """End at once: an exception could be caught or replaced by the module that is being imported."""
-    os.write(sys.stderr.fileno(), b"interrupted\n")
+    os.write(2, b"interrupted\n")  # standard error
     os._exit(130)
 
 
