@@ -213,7 +213,7 @@ def test_names_in_brackets_are_read_without_a_look_for_the_nearest(
 ) -> None:
     # The nearest of a million labels take a second to find, for each line.
     monkeypatch.setattr(LabelIndex, "nearest", lambda *_: pytest.fail("looked for the nearest"))
-    text = "located in (old)(X,Washington, D.C.) <= borders(St. Martin (French part),X)"
+    text = "located in (old)(X,Washington, D.C.) <= borders(X,St. Martin (French part))"
     assert len(one_rule(tmp_path, text)) == 1
 
 
