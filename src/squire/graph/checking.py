@@ -30,7 +30,7 @@ STATEMENT_FORMATS = {".ttl", ".trig", ".rdf", ".xml", ".owl"}  # their statement
 TWIN_SHARE = 0.8
 TWIN_COUNT = 2
 
-# More relations than these look like a column of entities. FB15K237 has 60 entities to a relation, world 50.
+# More relations than these look like a column of entities. FB15K237 has 61 entities to a relation, world 53.
 RELATION_SHARE = 0.5  # of the number of entities
 RELATION_COUNT = 20
 
