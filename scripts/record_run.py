@@ -22,7 +22,7 @@ from squire.core.run_files import evaluation_file
 
 HOME = Path(__file__).resolve().parents[1]
 KEPT = ("step", "recipe", "rows", "evidence", "evidence_of", "reliability")  # not the rows of every relation
-OWN_RANKING = ("--ranking", "paths", "--beam", "128", "--sample", "1000")  # each question takes a search
+OWN_RANKING = {"beam": 128, "sample": 1000}  # each question takes a search
 
 
 def main() -> None:
@@ -48,9 +48,10 @@ def record(name: str, trained: list[float] | None) -> dict[str, Any]:
         commands = [took(*(resume if (HOME / run).exists() else train))]
     commands.append(took("fuse", run))
     content: dict[str, Any] = {"commands": commands, "cores": os.cpu_count()}
-    for ranking, options in (("fused", ()), ("paths", OWN_RANKING)):
-        commands.append(took("evaluate", run, *options))
-        file = evaluation_file(HOME / run, ranking, "test", sampled=bool(options))
+    for ranking, changes in (("fused", {}), ("paths", OWN_RANKING)):
+        options = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+        commands.append(took("evaluate", run, "--ranking", ranking, *options))
+        file = evaluation_file(HOME / run, ranking, "test", **changes)
         found = json.loads(file.read_text(encoding="utf-8"))
         content[ranking] = {key: found[key] for key in KEPT if key in found}
     return content

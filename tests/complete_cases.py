@@ -13,11 +13,12 @@ from typer.testing import CliRunner, Result
 
 from squire.cli import app
 from squire.completion.jobs import Completion, Predictor
-from squire.completion.questions import HeadQuestions, Heads
+from squire.completion.questions import HeadQuestions
 from squire.core.run_files import GRAPH, LAST, RECIPE, RULES_TEXT
 from squire.core.tensors import save_checkpoint
 from squire.graph.graph import Graph
 from squire.model.recipe import load_recipe
+from squire.ranking.context import Heads
 from squire.reasoning.reasoner import Reasoner
 from squire.search.trained import new_model
 

@@ -46,6 +46,16 @@ OPENKE: dict[str, str | bytes] = {
 }
 TURTLE = "@prefix e: <e:> .\ne:a e:p e:b .\n"
 XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="e:">\n<e:C rdf:about="e:a"/>\n'
+# Head, tail, relation, which nothing in the file says.
+SWAPPED: dict[str, str | bytes] = {
+    "train.csv": "".join(f"h{i},t{i},r\n" for i in range(30)),
+    "valid.csv": "h0,t1,r\n",
+    "test.csv": "h0,t2,r\n",
+}
+SWAPPED_PARQUET: dict[str, str | bytes] = {
+    f"{split}.parquet": parquet(a=[f"h{i}" for i in heads], b=[f"t{i}" for i in tails], c=["r"] * len(heads))
+    for split, heads, tails in (("train", range(30), range(30)), ("valid", [0], [1]), ("test", [0], [2]))
+}
 MANY = "".join(f"e{i}\tr\te{i + 1}\n" for i in range(500))
 
 FATAL = [
@@ -105,6 +115,22 @@ FATAL = [
         ["entity2id.txt:3"],
         detail="M.nchen",
     ),
+    Case("NUL", folder(GOOD + "a\tr\tb\0c\n"), Fault.NUL, ["train.txt:3"], detail=r"a r b\\x00c$"),
+    Case(
+        "NUL in a relation",
+        folder(valid="a\tr\0\tc\n", train=GOOD + "a\tr\0\tb\n"),
+        Fault.NUL,
+        ["train.txt:3", "valid.txt:1"],
+        2,
+    ),
+    Case("NUL in CSV", {"x.csv": "a,r,b\n\0,r,b\n"}, Fault.NUL, ["x.csv:2"]),
+    Case(
+        "NUL in Parquet",
+        {"x.parquet": parquet(head=["a", "b"], relation=["r", "r"], tail=["b", "\0"])},
+        Fault.NUL,
+        ["x.parquet, row 2"],
+    ),
+    Case("NUL in OpenKE", OPENKE | {"relation2id.txt": "3\nr\t0\ns\t1\nq\0\t2\n"}, Fault.NUL, ["train2id.txt:4"]),
     Case("no triples", folder(""), Fault.EMPTY, ["train.txt"]),
     Case("an empty file", {"x.tsv": ""}, Fault.EMPTY, ["x.tsv"]),
     Case("an empty CSV", {"x.csv": ""}, Fault.EMPTY, ["x.csv"]),
@@ -290,6 +316,17 @@ HARMLESS = [
         ["x.parquet, row 2"],
     ),
     Case("duplicates in Turtle", {"x.ttl": TURTLE + "e:a e:p e:b .\n"}, Fault.DUPLICATE, ["x.ttl, statement 2"]),
+    Case(
+        "control characters",
+        folder("a\tr\tb\x07\nb\x07\tr\tc\x1b[2J\n", "a\tr\tc\x1b[2J\n", "c\x1b[2J\tr\ta\n"),
+        Fault.CONTROL,
+        ["train.txt:1", "train.txt:2", "valid.txt:1", "test.txt:1"],
+        4,
+        r"a r b\\x07$",
+    ),
+    Case("a name of two lines", {"x.csv": 'a,r,b\na,r,"b\nc"\n'}, Fault.CONTROL, ["x.csv:3"]),
+    Case("columns in an unknown order", SWAPPED, Fault.ORDER, ["train.csv"], detail="30 relations, 31 entities"),
+    Case("columns of Parquet in an unknown order", SWAPPED_PARQUET, Fault.ORDER, ["train.parquet"]),
     Case("an empty split", folder(valid=""), Fault.EMPTY_SPLIT, ["valid.txt"]),
     Case(
         "a missing split", {"train.txt": GOOD, "test.txt": "c\tr\ta\n"}, Fault.MISSING_SPLIT, [""], detail="valid"

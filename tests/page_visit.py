@@ -41,7 +41,7 @@ def a_judged_run(folder: Path) -> Path:
     command = CliRunner()
     found = command.invoke(app, ["evaluate", str(run), "--json"])
     assert found.exit_code == 0, found.output
-    file = evaluation_file(run, "paths", "test", sampled=False)
+    file = evaluation_file(run, "paths", "test")
     if not file.exists():
         file.write_text(json.dumps(json.loads(found.stdout)), encoding="utf-8")
     drawn = command.invoke(app, ["study", "annotate", str(run), "-n", "2", "--annotator", "cli"], input="q\n")

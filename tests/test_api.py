@@ -8,21 +8,26 @@ import logging
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from graphs import facts_of
 from small_run import TINY, copy_of_run, family, fused_run, small_run
+from typer.testing import CliRunner
 
 import squire
+from squire.cli import app
 from squire.cli import rules as rules_commands
 from squire.core.progress import ProgressBar
 from squire.errors import Interrupted, SettingError, UnknownName
+from squire.ranking.fusion import FusionOptions, fit_fusion, save_fusion
 from squire.rules.mining import MiningOptions
 
 
@@ -38,6 +43,27 @@ def test_importing_loads_neither_torch_nor_numba_nor_matplotlib() -> None:
     code = f"import sys, squire, squire.cli; print([name for name in {late} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_ctrl_c_while_modules_are_imported_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "squire", "data", "list"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_ctrl_c_in_a_command_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(squire, "list_datasets", interrupt)
+    done = CliRunner().invoke(app, ["data", "list"])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_the_options_of_the_mine_command_have_the_defaults_of_the_library() -> None:
@@ -101,9 +127,38 @@ def test_an_evaluation_is_a_table(tmp_path: Path) -> None:
     assert repr(evaluation).splitlines()[0] == "made, test, tail"
     assert "<td>frequency</td>" in evaluation._repr_html_()
     (kept,) = run.evaluations()
-    assert kept == json.loads(json.dumps(evaluation.as_dict()))
+    assert kept == json.loads(json.dumps(evaluation.as_dict())) | {"outdated": False}
     (run.folder / "evaluation-broken.json").write_text("{")
     assert run.evaluations() == [kept]
+
+
+def test_figures_of_another_model_or_fusion_are_outdated(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(fused_run(), folder)
+    run = squire.Run(folder)
+    served = run.reasoner
+    run.evaluate(ranking="paths", progress=False)
+    run.evaluate(ranking="fused", progress=False)
+    run.evaluate(ranking="fused", split="valid", evidence=False, progress=False)
+
+    def outdated(**of: Any) -> dict[str, bool]:
+        signatures = [(one["rows"][0]["signature"].split("|"), one["outdated"]) for one in run.evaluations(**of)]
+        return {f"{parts[3]} {parts[1]}": old for parts, old in signatures}
+
+    paths, fused, valid = "method:paths split:test", "method:fused split:test", "method:fused split:valid"
+    assert outdated() == {paths: False, fused: False, valid: False}
+    save_fusion(fit_fusion(family(), FusionOptions(seed=1, folds=2)), folder)
+    assert outdated() == {paths: False, fused: True, valid: True}
+    assert outdated(of=served.fingerprints) == {paths: False, fused: False, valid: False}
+    shutil.copy(fused_run() / "fusion.safetensors", folder)
+    assert outdated() == {paths: False, fused: False, valid: False}
+    shutil.copy(folder / "last.safetensors", folder / "best.safetensors")  # as if trained again
+    assert outdated() == {paths: True, fused: True, valid: False}  # valid has no evidence, so no model in it
+    file = folder / "evaluation-paths-test.json"
+    content = json.loads(file.read_text())
+    del content["fingerprints"]
+    file.write_text(json.dumps(content))
+    assert outdated()[paths]
 
 
 # ------------------------------------------------------------------------------------------------- completion

@@ -79,6 +79,18 @@ def test_clean_data_gives_an_empty_report(tmp_path: Path, caplog: pytest.LogCapt
     assert caplog.messages == []
 
 
+def test_a_known_order_is_not_doubted(tmp_path: Path) -> None:
+    """Known by `order`, a header or the names of columns: the graph simply has many relations."""
+    rows = [(f"h{i % 5}", f"r{i}", f"t{i % 7}") for i in range(30)]
+    plain = write(tmp_path / "plain.csv", "".join(",".join(row) + "\n" for row in rows))
+    named = write(tmp_path / "named.csv", "head,relation,tail\n" + plain.read_text())
+    head, relation, tail = ([row[i] for row in rows] for i in range(3))
+    table = write(tmp_path / "x.parquet", parquet(head=[*head], relation=[*relation], tail=[*tail]))
+    assert Fault.ORDER in check_graph(plain).findings
+    for path, order in ((plain, "hrt"), (named, None), (table, None)):
+        assert Fault.ORDER not in check_graph(path, order=order).findings
+
+
 def test_one_look_shows_every_fault(tmp_path: Path) -> None:
     lines = [b"\xef\xbb\xbfhead\trelation\ttail", b"a\tr\tb\r", b"", b"a\tr", b"\tr\tb", b"\xff\tr\tb", b"a\tr\tb"]
     path = write(tmp_path / "x.tsv", b"\n".join(lines))

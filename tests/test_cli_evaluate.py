@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import facts_of, write
-from small_run import PARENT, family, small_run
+from small_run import PARENT, copy_of_run, family, small_run
 from typer.testing import CliRunner
 
 from squire import __version__
@@ -103,17 +103,11 @@ def test_json_has_rows_parts_evidence_and_the_run() -> None:
 
 
 def test_options_change_what_is_done_and_what_is_signed() -> None:
-    content = rows(
-        "--beam", 3, "--aggregate", "sum", "--prune", 0.5, "--sample", 1, "--seed", 5, "--split", "train"
-    )
+    content = rows("--beam", 3, "--aggregate", "sum", "--prune", 0.5, "--sample", 1, "--seed", 5, "--side", "both")
     signature = content["rows"][0]["signature"]
-    assert "made|split:train|" in signature
-    number = len(family().train.triples)
-    assert (
-        f"|beam:3|aggregation:sum+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of {number}, seed 5|"
-        in signature
-    )
-    assert f"|sample:1 of {number}, seed 5|" in content["rows"][2]["signature"]
+    assert "made|split:test|side:both|" in signature
+    assert "|beam:3|aggregation:sum+edge-ends|seed:0|known_share:0.9|prune:0.5|sample:1 of 4, seed 5|" in signature
+    assert "|sample:1 of 4, seed 5|" in content["rows"][2]["signature"]
     assert content["rows"][0]["queries"] == 1
 
 
@@ -127,9 +121,9 @@ def test_the_last_weights_and_the_papers_ends_can_be_asked_for() -> None:
 
 
 def test_relations_beyond_the_first_are_counted() -> None:
-    text = run(small_run(), "--split", "train", "--relations", 1)
-    assert "2 more relations with --json" in text
-    assert "more relations" not in run(small_run(), "--split", "train", "--relations", 0)
+    text = run(small_run(), "--side", "both", "--relations", 1)
+    assert "1 more relations with --json" in text
+    assert "more relations" not in run(small_run(), "--side", "both", "--relations", 0)
 
 
 def test_a_run_without_rules_has_the_rules_row_and_says_what_it_is() -> None:
@@ -171,8 +165,8 @@ def test_paths_bound_to_a_file_walk_all_of_it_by_name(tmp_path: Path) -> None:
 
 def test_nothing_of_a_single_file_is_held_out(tmp_path: Path) -> None:
     lines = ("\t".join(fact) + "\n" for fact in sorted(facts_of(family(), "train")))
-    whole = rows("--split", "train", "--constraint", write(tmp_path / "whole.tsv", "".join(lines)))
-    own = rows("--split", "train", "--constraint", "graph")
+    whole = rows("--side", "both", "--constraint", write(tmp_path / "whole.tsv", "".join(lines)))
+    own = rows("--side", "both", "--constraint", "graph")
     assert whole["rows"][0]["mrr"] == own["rows"][0]["mrr"]
     assert whole["evidence"] == own["evidence"]
 
@@ -198,9 +192,9 @@ def test_a_constraint_that_shares_no_edge(tmp_path: Path) -> None:
 def test_mistakes_are_told(tmp_path: Path) -> None:
     folder = small_run()
     assert "no run here" in run(tmp_path, fails_with=SettingError)
-    assert "split='tests': expected train, valid or test." in run(
-        folder, "--split", "tests", fails_with=SettingError
-    )
+    assert "split='tests': expected valid or test." in run(folder, "--split", "tests", fails_with=SettingError)
+    words = run(folder, "--split", "train", fails_with=SettingError)
+    assert words == "split='train': train facts are known, so their ranks say nothing. Choose valid or test."
     assert "side='head': expected tail or both." in run(folder, "--side", "head", fails_with=SettingError)
     for prune in ("2", "-1", "1"):
         assert f"prune={prune}: expected" in run(folder, "--prune", prune, fails_with=SettingError)
@@ -214,17 +208,40 @@ def test_the_family_has_what_these_tests_count_on() -> None:
 
 
 def test_the_result_is_kept_in_the_run_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run(), folder)
-    for file in folder.glob("evaluation-*"):
-        file.unlink()
+    folder = copy_of_run(tmp_path / "run")
     printed = json.loads(run(folder, "--json"))
     assert json.loads((folder / "evaluation-paths-test.json").read_text()) == printed
-    run(folder, "--split", "train", "--sample", 3)
     run(folder, "--constraint", "graph", "--split", "valid")
     run(folder, "--weights", "last", "--split", "valid")
-    kept = sorted(file.name for file in folder.glob("evaluation-*"))
-    assert kept == ["evaluation-paths-test.json", "evaluation-paths-train-sample.json"]
+    assert [file.name for file in folder.glob("evaluation-*")] == ["evaluation-paths-test.json"]
+
+
+def test_other_settings_have_files_of_their_own(tmp_path: Path) -> None:
+    folder = copy_of_run(tmp_path / "run")
+    signatures = {}
+    for name, *options in (
+        ("",),
+        ("-side-both", "--side", "both"),
+        ("-beam-8", "--beam", "8"),
+        ("-aggregate-max", "--aggregate", "max"),
+        ("-prune-0.5", "--prune", "0.5"),
+        ("-edge_ends-false", "--no-edge-ends"),
+        ("-sample-1", "--sample", "1"),
+        ("-sample-1-seed-4", "--sample", "1", "--seed", "4"),
+        ("-beam-8-sample-3-side-both", "--sample", "3", "--side", "both", "--beam", "8"),
+    ):
+        printed = json.loads(run(folder, "--json", *options))
+        signatures[f"evaluation-paths-test{name}.json"] = printed["rows"][0]["signature"]
+    for same in (
+        ["--beam", "16"],
+        ["--edge-ends"],
+        ["--sample", "2"],
+        ["--seed", "4"],
+    ):  # as in the recipe, or all
+        run(folder, *same)
+    kept = {file.name: json.loads(file.read_text()) for file in folder.glob("evaluation-*")}
+    assert {name: content["rows"][0]["signature"] for name, content in kept.items()} == signatures
+    assert len(set(signatures.values())) == len(signatures)
 
 
 def test_where_nothing_can_be_kept_the_figures_are_still_told(tmp_path: Path) -> None:

@@ -223,7 +223,8 @@ def test_a_sample_is_drawn_by_its_seed_and_told() -> None:
 @pytest.mark.parametrize(
     ("split", "side", "message"),
     [
-        ("tests", "tail", "split='tests': expected train, valid or test."),
+        ("tests", "tail", "split='tests': expected valid or test."),
+        ("train", "tail", "split='train': train facts are known"),
         ("test", "head", "side='head': expected tail or both."),
         ("valid", "tail", "split='valid': made has no valid triples."),
     ],
@@ -243,7 +244,7 @@ def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
             {"prune": 0.5, "aggregate": "max"},
             "prune=0.5: works only with aggregate='sum' and without a constraint",
         ),
-        ({"beam": 0}, "beam=0: expected 1 or more."),
+        ({"beam": 0}, "beam=0: expected 1 to 100,000."),
         ({"aggregate": "mean"}, "aggregate='mean': expected 'sum' or 'max'."),
     ],
 )

@@ -110,6 +110,7 @@ def test_models_and_rules_of_a_fold_never_see_its_hidden_facts() -> None:
 
     class Spy:
         table = (Feature("nothing", PATHS, "says nothing"),)
+        fingerprint = "spy"
 
         def scores(self, lists: CandidateLists) -> Features:
             return np.zeros((len(lists.candidates), 1), np.float32)

@@ -102,6 +102,7 @@ def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_threa
 def test_a_scorer_adds_its_columns() -> None:
     class Constant:
         table = (Feature("path sum", PATHS, "sum over all paths to t", absent=-9.0),)
+        fingerprint = "constant"
 
         def scores(self, lists: CandidateLists) -> Features:
             return lists.candidates[:, None].astype(np.float32)

@@ -92,6 +92,8 @@ def test_the_holdout_divides_as_in_a_file(tmp_path: Any) -> None:
         ([("a", "r", "b"), (5, "r", "b")], r"train: head=5 in row 1: labels are text"),
         ([("a", None, "b")], r"train: relation=None in row 0: labels are text"),
         ([("a", "r", "")], r"train: tail='' in row 0: a label cannot be empty"),
+        ([("a", "r\0", "b")], r"train: relation='r.x00' in row 0: a label cannot contain a NUL"),
+        (pa.table({"h": ["a"], "r": ["r"], "t": ["\0"]}), r"train: tail='.x00' in row 0: a label cannot contain"),
         (
             "world",
             r"expected rows of \(head, relation, tail\) or a table, found str\. To read a file, use load_graph",

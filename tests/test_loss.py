@@ -134,3 +134,13 @@ def test_the_prior_alone_gives_smoothed_frequencies() -> None:
     logits = torch.zeros(1, 4).index_put((row, entity), value)
     # Two facts with tail 2, one with tail 3, and one fact's weight spread over all four entities.
     torch.testing.assert_close(logits.softmax(1), torch.tensor([[0.25, 0.25, 2.25, 1.25]]) / 4)
+
+
+def test_a_single_class_is_certain() -> None:
+    """A graph of one entity: there is nothing else to give a share to, and nothing to learn."""
+    states, classes = torch.randn(1, DIM).requires_grad_(), torch.randn(1, DIM).requires_grad_()
+    loss = trie_loss(states, classes, one_target(0), 0.8)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == pytest.approx(0, abs=1e-6)
+    assert states.grad is not None
+    assert states.grad.abs().max() < 1e-6

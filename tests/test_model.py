@@ -53,6 +53,13 @@ def test_loss_on_tries_is_the_mean_loss_over_the_unfolded_paths(
     assert on_tries == pytest.approx(on_paths, rel=1e-5)
 
 
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_number_of_parameters_is_known_before_the_model_is_made(norm_first: bool) -> None:
+    config = replace(SMALL, prior=False, norm_first=norm_first, max_hops=4, layers=3, feedforward=24)
+    expected = sum(parameter.numel() for parameter in model_of(config).parameters())
+    assert config.num_parameters(len(VOCAB)) == expected
+
+
 def test_a_token_is_not_influenced_by_what_it_may_not_see() -> None:
     model = model_of(SMALL)
     batch = next(Batches(small_tries(small_graph()), VOCAB, 256, Masking(0.0), seed=0).epoch(0))

@@ -31,6 +31,14 @@ labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max
 )
 
 
+EVERYTHING = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
+
+
+def same_rules(one: Rules, other: Rules) -> bool:
+    columns = ("head", "body", "head_constant", "body_constant", "body_count", "support")
+    return all(np.array_equal(getattr(one, column), getattr(other, column)) for column in columns)
+
+
 def one_rule(tmp_path: Path, text: str) -> Rules:
     path = tmp_path / "rules.tsv"
     path.write_text(f"10\t4\t0.4\t{text}\n", encoding="utf-8")
@@ -150,13 +158,11 @@ def test_a_broken_archive_is_named(tmp_path: Path, suffix: str) -> None:
 def test_labels_may_look_like_variables_and_arrows(tmp_path: Path) -> None:
     films = [("I, Robot", "a <= b", "good"), ("I, Robot", "kind", "x <= y"), ("Up", "kind", "x <= y")]
     graph = make_graph({"train": [*films, ("Up", "a <= b", "good")]})
-    options = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
-    rules = mine_rules(graph.train, options).rules
+    rules = mine_rules(graph.train, EVERYTHING).rules
     write_rules(rules, graph.labels, tmp_path / "rules.tsv")
     read = read_rules(tmp_path / "rules.tsv", graph.labels).rules
     assert len(rules) > 0
-    for column in ("head", "body", "head_constant", "body_constant"):
-        assert np.array_equal(getattr(read, column), getattr(rules, column)), column
+    assert same_rules(read, rules)
 
 
 @pytest.mark.parametrize("label", ["C", "two\nlines", "a\ttab"])
@@ -172,6 +178,43 @@ def test_names_that_the_format_cannot_hold_are_found_out(tmp_path: Path, label: 
         write_rules(rules, graph.labels, tmp_path / "rules.tsv")
     write_rules(rules.take(fits), graph.labels, tmp_path / "rules.tsv")
     assert len(read_rules(tmp_path / "rules.tsv", graph.labels).rules) == np.count_nonzero(fits)
+
+
+def test_a_relation_may_begin_like_another_with_brackets(tmp_path: Path) -> None:
+    facts = [(f"p{i}", relation, f"q{i}") for i in range(4) for relation in ("a", "a(b)", "a(b),c", "a(b)(c)")]
+    graph = make_graph({"train": facts})
+    rules = mine_rules(graph.train).rules
+    assert set(rules.head.tolist()) >= {0, 1, 2, 3}
+    write_rules(rules, graph.labels, tmp_path / "rules.tsv")
+    assert same_rules(read_rules(tmp_path / "rules.tsv", graph.labels).rules, rules)
+
+
+def test_a_line_with_two_meanings_is_not_written(tmp_path: Path) -> None:
+    """`a(b)(X,A)` is both a relation called `a(b)`, and the relation `a` of an entity called `b)(X`."""
+    facts = [("b)(X", "a", f"p{i}") for i in range(4)]
+    facts += [(f"p{i}", "a(b)", f"q{i}") for i in range(4)] + [(f"p{i}", "c", "d") for i in range(4)]
+    graph = make_graph({"train": facts})
+    rules = mine_rules(graph.train).rules
+    texts = [rule_text(rules, i, graph.labels) for i in range(len(rules))]
+    two = [i for i, text in enumerate(texts) if text == "c(X,d) <= a(b)(X,A)"]
+    assert len(two) == 1
+    fits = is_writable(rules, graph.labels)
+    assert not fits[two].any()
+    with pytest.raises(
+        RuleError, match=r"rules\.tsv: some labels do not fit the format, or make a line ambiguous"
+    ):
+        write_rules(rules, graph.labels, tmp_path / "rules.tsv")
+    write_rules(rules.take(fits), graph.labels, tmp_path / "rules.tsv")
+    assert same_rules(read_rules(tmp_path / "rules.tsv", graph.labels).rules, rules.take(fits))
+
+
+def test_names_in_brackets_are_read_without_a_look_for_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The nearest of a million labels take a second to find, for each line.
+    monkeypatch.setattr(LabelIndex, "nearest", lambda *_: pytest.fail("looked for the nearest"))
+    text = "located in (old)(X,Washington, D.C.) <= borders(X,St. Martin (French part))"
+    assert len(one_rule(tmp_path, text)) == 1
 
 
 def test_writing_a_rule_takes_no_look_at_all_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,14 +242,28 @@ def test_a_missing_file_says_how_to_make_it(tmp_path: Path) -> None:
 @settings(max_examples=80)
 def test_what_is_written_is_read_back(triples: list[tuple[str, str, str]]) -> None:
     graph = make_graph({"train": triples})
-    options = MiningOptions(min_support=1, min_confidence=1e-6, constant_support=1, constant_confidence=1e-6)
-    rules = mine_rules(graph.train, options).rules
+    rules = mine_rules(graph.train, EVERYTHING).rules
     with fresh_folder() as folder:
         write_rules(rules, graph.labels, folder / "rules.tsv.gz")
         read = read_rules(folder / "rules.tsv.gz", graph.labels)
     assert read.skipped == 0
-    for column in ("head", "body", "head_constant", "body_constant", "body_count", "support"):
-        assert np.array_equal(getattr(read.rules, column), getattr(rules, column)), column
+    assert same_rules(read.rules, rules)
+
+
+hostile = st.lists(st.sampled_from(["a", "b", "X", "A", "(", ")", ",", " ", "<="]), min_size=1, max_size=7)
+
+
+@given(st.lists(st.tuples(*(hostile.map("".join) for _ in range(3))), min_size=2, max_size=10, unique=True))
+@settings(max_examples=150)
+def test_what_looks_like_syntax_is_read_back_or_not_written(triples: list[tuple[str, str, str]]) -> None:
+    graph = make_graph({"train": triples})
+    rules = mine_rules(graph.train, EVERYTHING).rules
+    rules = rules.take(is_writable(rules, graph.labels))
+    with fresh_folder() as folder:
+        write_rules(rules, graph.labels, folder / "rules.tsv")
+        read = read_rules(folder / "rules.tsv", graph.labels)
+    assert read.skipped == 0
+    assert same_rules(read.rules, rules)
 
 
 def test_mirrored_bodies_are_walked_from_the_other_end() -> None:

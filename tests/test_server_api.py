@@ -354,15 +354,15 @@ def test_the_card_tells_what_the_model_is_and_how_good(tmp_path: Path) -> None:
         assert card["examples"] == []  # the family has no gaps
         assert card["recipe"]["decode"]["beam"] == 16
         evaluated = cli_json("evaluate", run)
-        cli_json("evaluate", run, "--split", "train", "--sample", 2)
+        cli_json("evaluate", run, "--sample", 1)
         cli_json("evaluate", run, "--constraint", "graph", "--split", "valid")
         (run / "evaluation-broken.json").write_text("{")
-        (run / "evaluation-old.json").write_text(json.dumps({**evaluated, "step": 1}))
+        (run / "evaluation-old.json").write_text(json.dumps({**evaluated, "fingerprints": {"model": "another"}}))
         quality = api.get(HERE).json()["quality"]
     whole = {key: value for key, value in evaluated.items() if key not in ("run", "recipe")}
     assert quality[0] == whole
     assert len(quality) == 2
-    assert "sample:2 of" in quality[1]["rows"][0]["signature"]
+    assert "sample:1 of" in quality[1]["rows"][0]["signature"]
     for one in quality:
         methods = [re.search(r"method:([^|]+)", row["signature"]) for row in one["rows"]]
         assert [method and method[1] for method in methods] == ["paths", "rules+frequency", "frequency"]

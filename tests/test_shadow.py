@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,19 @@ def test_without_its_model_such_a_fusion_is_refused(folder: Path) -> None:
         CheckpointError, match="was fitted to other features; now there are those without path best, path count"
     ):
         load_fusion(folder, family())
+
+
+def test_with_another_model_such_a_fusion_is_refused(folder: Path, tmp_path: Path) -> None:
+    again = tmp_path / "run"
+    shutil.copytree(folder, again)
+    other = copy_of_run(tmp_path / "other", "train.epochs=6")
+    for name in ("best.safetensors", "last.safetensors"):
+        shutil.copy(other / name, again)
+    with pytest.raises(CheckpointError, match=r"was fitted with another model\. Run `squire fuse` again\."):
+        Reasoner.load(again)
+    command("fuse", again)  # without the model's scores, it does not matter
+    shutil.copy(folder / "best.safetensors", again)
+    Reasoner.load(again)
 
 
 def test_paths_need_a_model(tmp_path: Path) -> None:

@@ -290,6 +290,15 @@ def test_the_command_trains_stops_and_resumes(facts: Path, tmp_path: Path) -> No
     assert {"graph.graph", "recipe.json", "rules.safetensors", "tries.safetensors", "metrics.jsonl"} <= names
 
 
+def test_a_model_that_does_not_fit_into_memory_is_refused(facts: Path, tmp_path: Path) -> None:
+    for size, words in (("model.dim=100000000", "expected 1 to 16,384"), ("model.layers=100", "this machine has")):
+        command = ["train", str(facts), "--out", str(tmp_path / "run"), "--set", "model.feedforward=65536"]
+        result = CliRunner().invoke(app, [*command, "--set", "model.dim=16384", "--set", size])
+        assert isinstance(result.exception, SettingError)
+        assert words in str(result.exception)
+        assert not (tmp_path / "run").exists()
+
+
 def test_there_must_be_a_run_to_resume(facts: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["train", str(facts), "--out", str(tmp_path / "none"), "--resume"])
     assert isinstance(result.exception, SettingError)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from squire.core.files import ensure_creatable
 from squire.core.progress import progress_bar
-from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files
+from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files, fingerprints
 from squire.errors import Interrupted, SettingError
 from squire.graph.graph import Graph
 from squire.graph.loading import is_divided, load_graph
@@ -340,13 +340,20 @@ class Run:
             file.unlink()
         return predictions
 
-    def evaluations(self) -> list[dict[str, Any]]:
-        """The evaluations kept in the run folder, as JSON."""
-        found = []
+    def evaluations(self, of: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """The evaluations kept in the run folder, as JSON.
+
+        `outdated` is True for those of a model or a fusion that has been replaced since. of: compare with these
+        fingerprints, such as `Reasoner.fingerprints`, instead of those in the folder.
+        """
+        current, found = fingerprints(self.folder) if of is None else of, []
         for file in evaluation_files(self.folder):
             try:
                 content = json.loads(file.read_text(encoding="utf-8"))
                 content["rows"], content.get("step")
+                # Without fingerprints, from an earlier version, nobody knows which model it was.
+                of_these = content.get("fingerprints", {"": "unknown"})
+                content["outdated"] = not of_these.items() <= current.items()
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 logger.warning("%s: not a result of `squire evaluate` (%s)", file, error)
             else:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from squire import __version__
 from squire.cli import data, rules, runs, study
-from squire.cli.console import errors, show_log
+from squire.cli.console import errors, say, show_log
 from squire.errors import SquireError
 
 EXAMPLES = """Examples:
@@ -20,8 +23,32 @@ squire answer runs/mine "Vienna" "located in"
 
 squire data stats world"""
 
+
+@contextmanager
+def _telling_interrupts() -> Iterator[None]:
+    """On Ctrl-C, say so and exit with code 130; `Interrupted` also says how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        say(str(interrupt) or "interrupted", style="yellow")
+        raise typer.Exit(130) from None
+
+
+class _Commands(TyperGroup):
+    """The commands. Typer would handle Ctrl-C before `main` can, without a word."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _telling_interrupts():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _telling_interrupts():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="squire",
+    cls=_Commands,
     epilog=EXAMPLES,
     help="Link prediction that a person can read and trust.",
     no_args_is_help=True,
@@ -69,8 +96,8 @@ def main() -> None:
         sys.exit(141)
     except OSError as error:  # a full disk or a read-only folder: a traceback would not help
         _fail(f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "))
-    except KeyboardInterrupt:
-        errors.print("interrupted", style="yellow")
+    except KeyboardInterrupt:  # before Typer has begun
+        say("interrupted", style="yellow")
         sys.exit(130)
 
 

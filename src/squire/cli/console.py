@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-
-from squire.errors import Interrupted
 
 if TYPE_CHECKING:
     import squire
@@ -37,8 +33,7 @@ class _LogHandler(logging.Handler):
     """Prints messages unwrapped, so that paths can be copied; warnings are yellow."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        style = "yellow" if record.levelno >= logging.WARNING else None
-        errors.print(record.getMessage(), style=style, markup=False, highlight=False, soft_wrap=True)
+        say(record.getMessage(), style="yellow" if record.levelno >= logging.WARNING else None)
 
 
 def show_log() -> None:
@@ -54,19 +49,9 @@ def print_json(data: object) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def say(text: str) -> None:
+def say(text: str, style: str | None = None) -> None:
     """Print a message for people to standard error, as it is."""
-    errors.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Work that is saved on Ctrl-C: say how to continue, and exit with code 130."""
-    try:
-        yield
-    except Interrupted as interrupt:
-        errors.print(str(interrupt), style="yellow", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
+    errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 import squire
-from squire.cli.console import errors, interruptible, out, print_evaluation, print_json, say
+from squire.cli.console import errors, out, print_evaluation, print_json, say
 from squire.cli.options import (
     AggregateOption,
     AsJson,
@@ -50,11 +50,10 @@ def train(
 ) -> None:
     """Learn from a graph: rules, fusion, paths and model. Ctrl-C saves; --resume continues."""
     mined = squire.RuleSet.load(rules, source) if rules else None
-    with interruptible():
-        run = squire.train(
-            source, folder, recipe=recipe, settings=settings or [], rules=mined, minutes=minutes, device=device,
-            resume=resume, fuse=fuse, model=model, holdout=holdout,
-        )  # fmt: skip
+    run = squire.train(
+        source, folder, recipe=recipe, settings=settings or [], rules=mined, minutes=minutes, device=device,
+        resume=resume, fuse=fuse, model=model, holdout=holdout,
+    )  # fmt: skip
     if not run.is_finished:
         say(f"To continue: squire train --out {folder} --resume")
 
@@ -201,12 +200,11 @@ def complete(
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Predict missing facts, each with the path that supports it. After Ctrl-C, the same command continues."""
-    with interruptible():
-        squire.Run(run).complete(
-            output, relations=relations, heads=heads, queries=queries, k=k, min_score=min_score,
-            precision=precision, ranking=ranking, grounded=grounded, force=force, device=device, beam=beam,
-            aggregate=aggregate,
-        )  # fmt: skip
+    squire.Run(run).complete(
+        output, relations=relations, heads=heads, queries=queries, k=k, min_score=min_score,
+        precision=precision, ranking=ranking, grounded=grounded, force=force, device=device, beam=beam,
+        aggregate=aggregate,
+    )  # fmt: skip
 
 
 def plot(

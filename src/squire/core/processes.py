@@ -1,7 +1,9 @@
-"""Locks and interrupts: one process at a time in a folder, and Ctrl-C only when work can stop."""
+"""Locks, interrupts and memory: one process at a time in a folder, and Ctrl-C only when work can stop."""
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -33,6 +35,13 @@ def locked(folder: Path, doing: str = "training") -> Iterator[None]:
             except OSError:  # a file system without locks
                 pass
         yield
+
+
+def machine_memory() -> float:
+    """The bytes of memory of this machine; infinite where the system does not tell."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return math.inf
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 @contextmanager

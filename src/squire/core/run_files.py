@@ -35,20 +35,28 @@ def tries_file(run: Path, iteration: int) -> Path:
     return (run if iteration == 1 else iteration_folder(run, iteration)) / TRIES
 
 
-def evaluation_file(run: Path, ranking: str, split: str, *, sampled: bool) -> Path:
-    """The results of `squire evaluate`; those of a sample have their own file and never replace the full ones."""
-    return run / f"evaluation-{ranking}-{split}{'-sample' if sampled else ''}.json"
+def evaluation_file(run: Path, ranking: str, split: str, **changes: object) -> Path:
+    """The results of `squire evaluate`. Each combination of `changes` to the default settings has its own file."""
+    parts = [f"-{name}-{value}".lower() for name, value in sorted(changes.items())]
+    return run / f"evaluation-{ranking}-{split}{''.join(parts)}.json"
 
 
 def evaluation_files(run: Path) -> list[Path]:
-    """All evaluation files of a run, sorted."""
-    return sorted(run.glob("evaluation-*.json"))
+    """All evaluation files of a run, those of the default settings before the others."""
+    return sorted(run.glob("evaluation-*.json"), key=lambda file: file.stem)
 
 
 def fingerprint(run: Path) -> str:
     """The first digits of the checksum of a run's model; reads only the file's header."""
-    for name in (BEST, LAST):
-        file = run / f"{name}{SUFFIX}"
-        if file.exists():
-            return read_checksum(file, CHECKPOINT)[:FINGERPRINT_DIGITS]
+    if found := fingerprints(run)["model"]:
+        return found
     raise SettingError(f"{run}: no model here. Run `squire train GRAPH --out {run}` first.")
+
+
+def fingerprints(run: Path) -> dict[str, str]:
+    """The same for the model and for the fusion; empty for what the run does not have."""
+    found = {}
+    for kind, names in (("model", (BEST, LAST)), ("fusion", (FUSION,))):
+        files = [file for name in names if (file := run / f"{name}{SUFFIX}").exists()]
+        found[kind] = read_checksum(files[0], CHECKPOINT)[:FINGERPRINT_DIGITS] if files else ""
+    return found

@@ -76,6 +76,7 @@ class TensorFile:
     arrays: dict[str, npt.NDArray[Any]]
     state: dict[str, Any]
     file: Path
+    checksum: str  # SHA-256 of the content
     warning: str = ""  # why the previous file was used; empty if it was not
 
     def part(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
@@ -271,7 +272,7 @@ def _read(file: Path, form: TensorFormat) -> TensorFile:
         raise form.error(f"{file}: cannot be read ({error.strerror or error}). Fix this and try again.") from None
     if not intact:
         raise _Unusable("damaged (wrong checksum)")
-    return TensorFile(arrays, state, file)
+    return TensorFile(arrays, state, file, metadata.get("sha256", ""))
 
 
 def _parse(content: npt.NDArray[np.uint8]) -> tuple[dict[str, str], dict[str, Any], npt.NDArray[np.uint8]]:

@@ -53,8 +53,12 @@ class QuerySet:
 
 def queries_of(graph: Graph, split: str, side: str) -> Ids:
     """The (head, edge type, answer) queries of a split; for heads, the inverse relation is queried.  (query, 3)"""
+    if split == "train":
+        raise SettingError(
+            "split='train': train facts are known, so their ranks say nothing. Choose valid or test."
+        )
     if split not in SPLITS:
-        raise SettingError(f"split={split!r}: expected {', '.join(SPLITS[:-1])} or {SPLITS[-1]}.")
+        raise SettingError(f"split={split!r}: expected valid or test.")
     triples = graph.triples(split)
     if not len(triples):
         raise SettingError(f"split={split!r}: {graph.name} has no {split} triples.")

@@ -59,7 +59,7 @@ class Evaluation:
     # questions, first 1", "…, with a value, tails" and so on. Empty for paths, which have neither.
     reliability: Mapping[str, Mapping[str, Any]]
     classification: tuple[Classification, ...] = ()  # where the dataset has verified negatives, on test
-    about: Mapping[str, Any] = field(default_factory=dict)  # run, step and recipe
+    about: Mapping[str, Any] = field(default_factory=dict)  # run, fingerprints, step and recipe
 
     @property
     def mrr(self) -> float:
@@ -162,6 +162,13 @@ class EvaluationOptions:
         """The queries to rank."""
         return QuerySet.from_graph(graph, self.split, self.side, sample=self.sample, seed=self.seed)
 
+    def changes(self, query_set: QuerySet) -> dict[str, Any]:
+        """The settings of the queries that are not the default ones."""
+        changes: dict[str, Any] = {} if self.side == "tail" else {"side": self.side}
+        if query_set.sample:
+            changes |= {"sample": self.sample} | ({"seed": self.seed} if self.seed else {})
+        return changes
+
     @property
     def path_settings(self) -> list[str]:
         """Settings given that only the ranking by paths has."""
@@ -200,8 +207,8 @@ def evaluate_run(folder: Path, options: EvaluationOptions, progress: Progress = 
     )
     # Not kept: figures under a constraint, or of weights that do not answer questions.
     if options.search.get("constraint") is None and options.weights == "best":
-        name = "fused" if is_fused else "paths"
-        evaluation.save(evaluation_file(folder, name, options.split, sampled=bool(query_set.sample)))
+        name, changes = "fused" if is_fused else "paths", own.changes | options.changes(query_set)
+        evaluation.save(evaluation_file(folder, name, options.split, **changes))
     return evaluation
 
 
@@ -229,6 +236,7 @@ class _Own:
     reliability: dict[str, dict[str, Any]] = field(default_factory=dict)
     classification: tuple[Classification, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)  # settings of the search that are not the recipe's
 
 
 def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> _Own:
@@ -242,8 +250,13 @@ def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> 
     ordinary = judge_ordinary_questions(fusion, graph, options.split, options.seed, progress=progress)
     curves = {f"benchmark questions, {name}": curve for name, curve in fused.reliability.items()}
     curves |= {f"ordinary questions, {name}": curve for name, curve in ordinary.items()}
-    figures = {name: curve.as_dict() for name, curve in curves.items()}
-    own = _Own(graph, fusion.features.rules, fused.ranking, reliability=figures)
+    # The model is only a part of what is measured if evidence is graded, or if the fusion was fitted with it.
+    kinds = ("fusion", "model") if options.evidence else ("fusion",)
+    own = _Own(
+        graph, fusion.features.rules, fused.ranking,
+        reliability={name: curve.as_dict() for name, curve in curves.items()},
+        about={"fingerprints": {kind: reasoner.fingerprints[kind] for kind in kinds}},
+    )  # fmt: skip
     if options.split == "test" and has_negatives(graph):
         own = replace(own, classification=classify(fusion, graph))
     if options.evidence:
@@ -275,8 +288,10 @@ def _by_paths(folder: Path, options: EvaluationOptions, progress: Progress) -> _
     )  # fmt: skip
     if options.weights != "best":
         ranks = replace(ranks, signature=replace(ranks.signature, weights=options.weights))
-    about = {"step": trained.step, "recipe": trained.recipe.to_dict()}
-    return _Own(graph, trained.rules, ranks, ranks.grade_shares(), about=about)
+    recipe = trained.recipe.to_dict()
+    about = {"fingerprints": {"model": trained.fingerprint}, "step": trained.step, "recipe": recipe}
+    own_settings = {key: value for key, value in options.search.items() if value != recipe["decode"].get(key)}
+    return _Own(graph, trained.rules, ranks, ranks.grade_shares(), about=about, changes=own_settings)
 
 
 def _constraint(constraint: str, trained: TrainedModel) -> SearchEdges:

@@ -6,6 +6,7 @@ checks a dataset as a whole: repeats, leaks between splits, labels that train ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from squire.core.files import format_suffix
 from squire.core.ragged import ranges
@@ -27,6 +29,10 @@ STATEMENT_FORMATS = {".ttl", ".trig", ".rdf", ".xml", ".owl"}  # their statement
 # reversed under r in any split: then r can be read off r'.
 TWIN_SHARE = 0.8
 TWIN_COUNT = 2
+
+# More relations than these look like a column of entities. FB15K237 has 61 entities to a relation, world 53.
+RELATION_SHARE = 0.5  # of the number of entities
+RELATION_COUNT = 20
 
 
 class Fault(Enum):
@@ -47,6 +53,11 @@ class Fault(Enum):
     EMPTY_FIELD = (True, "empty field", "fill it or delete the line")
     ENCODING = (True, "not UTF-8", "convert the file, e.g. iconv -f latin1 -t utf-8")
     SYNTAX = (True, "syntax error", "correct the line")
+    NUL = (
+        True,
+        "NUL character in a name",
+        "check that the file is complete text; convert UTF-16, e.g. iconv -f utf-16 -t utf-8",
+    )
     MISSING_SPLIT = (False, "missing split", "add the file if you want to evaluate; a missing split is empty")
     EMPTY_SPLIT = (False, "empty split", "add triples if you want to evaluate")
     HOLDOUT = (
@@ -60,6 +71,12 @@ class Fault(Enum):
     BLANK = (False, "blank line, ignored", "")
     LITERAL = (False, "literal as object, skipped", "set `literals` to True to keep them as entities")
     QUOTED = (False, "statement about a statement, skipped", "")
+    CONTROL = (False, "control character in a name, kept", "delete it: nobody can see or type it")
+    ORDER = (
+        False,
+        "many relations for so few entities, in columns without a known header",
+        "check the order of the columns, and set `order`, e.g. htr, if it is not head, relation, tail",
+    )
     DUPLICATE = (False, "duplicate triple, kept once", "")
     SELF_LOOP = (False, "self-loop: head and tail are the same, kept", "delete it if it is meaningless")
     LEAK = (False, "triple of a later split that is also in an earlier one", "delete it: it tests nothing")
@@ -82,6 +99,10 @@ class Fault(Enum):
     def to_do(self) -> str:
         """The advice as a sentence; empty if there is none."""
         return f" {self.advice[0].upper()}{self.advice[1:]}." if self.advice else ""
+
+
+# Tabs are no fault: they separate, or a quoted field contains them on purpose.
+CONTROL_CHARACTERS = {Fault.NUL: r"\x00", Fault.CONTROL: r"[\x01-\x08\x0a-\x1f]"}
 
 
 @dataclass
@@ -178,9 +199,10 @@ class Part:
         return f"{self.file}, {self.within} triple {number}" if self.within else position_in(self.file, number)
 
     def describe(self, labels: Labels, index: int) -> tuple[str, str]:
-        """The position of a triple and its text."""
+        """The position of a triple and its text, in which control characters are visible."""
         head, relation, tail = self.triples[index].tolist()
-        return self.where(index), f"{labels.entity(head)} {labels.relation(relation)} {labels.entity(tail)}"
+        text = f"{labels.entity(head)} {labels.relation(relation)} {labels.entity(tail)}"
+        return self.where(index), re.sub(r"[\x00-\x1f]", lambda found: repr(found[0])[1:-1], text)
 
 
 def find_duplicates(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:
@@ -195,6 +217,25 @@ def find_duplicates(parts: Mapping[str, Part], labels: Labels, report: Report) -
             rows = np.flatnonzero(repeated[at] == keys)
             first = np.unique(keys[rows], return_index=True)[1]
             _add(Fault.DUPLICATE, part, np.delete(rows, first), labels, report)
+
+
+def find_control_characters(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:
+    """Triples whose names contain control characters."""
+    for fault, pattern in CONTROL_CHARACTERS.items():
+        entity, relation = (
+            np.array(pc.match_substring_regex(index.array, pattern), bool)
+            for index in (labels.entities, labels.relations)
+        )
+        if entity.any() or relation.any():
+            for part in parts.values():
+                head, edge, tail = part.triples.T
+                rows = np.flatnonzero(entity[head] | relation[edge] | entity[tail])
+                _add(fault, part, rows, labels, report)
+
+
+def has_many_relations(labels: Labels) -> bool:
+    """Whether there are so many relations that they may be entities from another column."""
+    return len(labels.relations) > max(RELATION_COUNT, RELATION_SHARE * len(labels.entities))
 
 
 def check_parts(parts: Mapping[str, Part], labels: Labels, report: Report) -> None:

@@ -21,14 +21,22 @@ from squire.core.files import create_bytes, format_suffix
 from squire.errors import DataError
 from squire.graph.adjacency import Ids, sort_unique
 from squire.graph.benchmarks import datasets
-from squire.graph.checking import Fault, Part, Report, check_parts, find_duplicates
+from squire.graph.checking import (
+    Fault,
+    Part,
+    Report,
+    check_parts,
+    find_control_characters,
+    find_duplicates,
+    has_many_relations,
+)
 from squire.graph.formats import delimited
 from squire.graph.formats.delimited import DELIMITED, ReadOptions
 from squire.graph.formats.openke import OpenKELabels, is_openke, openke_file, read_openke, read_openke_labels
 from squire.graph.formats.rdf import LINE_FORMATS, OTHER_FORMATS, read_rdf, term_of
 from squire.graph.graph import FILE_SUFFIX, NEGATIVES, SPLITS, Graph
 from squire.graph.labels import Labels
-from squire.graph.triples import ROLES, Block, divide, header_order, number
+from squire.graph.triples import ROLES, Block, divide, header_order, named_columns, number
 
 log = logging.getLogger("squire")
 
@@ -117,6 +125,12 @@ def _read_graph(
     pa.default_memory_pool().release_unused()  # else Arrow keeps 150 MB for five million triples
     splits_only = {split: part for split, part in parts.items() if split not in OPTIONAL}
     find_duplicates(splits_only, labels, report)
+    find_control_characters(parts, labels, report)
+    if has_many_relations(labels):
+        assumed = (file for file in files.values() if not _has_known_order(file, options, report))
+        if file := next(assumed, None):
+            counts = f"{len(labels.relations):,} relations, {len(labels.entities):,} entities"
+            report.add(Fault.ORDER, str(file), counts)
     if thorough:
         check_parts(splits_only, labels, report)
     splits = {split: part.triples for split, part in parts.items()}
@@ -141,8 +155,20 @@ def _read_saved(path: Path, report: Report, thorough: bool) -> Graph:
             parts[split] = Part(path, triples, np.arange(1, len(triples) + 1), split)
             if not len(triples):
                 report.add(Fault.EMPTY if split == "train" else Fault.EMPTY_SPLIT, f"{path}, {split}")
+        find_control_characters(parts, graph.labels, report)
         check_parts(parts, graph.labels, report)
     return graph
+
+
+def _has_known_order(file: Path, options: ReadOptions, report: Report) -> bool:
+    """Whether the order of a file's columns is known, not just assumed."""
+    suffix = format_suffix(file)
+    if options.order is not None or is_openke(file) or suffix not in {*DELIMITED, ".csv", ".parquet"}:
+        return True
+    if suffix == ".parquet":
+        return named_columns(delimited.parquet_columns(file)) is not None
+    headers = report.findings.get(Fault.HEADER)
+    return headers is not None and any(where.startswith(f"{file}:") for where in headers.examples)
 
 
 def _dataset_name(path: Path) -> str:

@@ -93,7 +93,8 @@ def block_from_object(data: Any, what: str) -> Block:
             return _block_from_rows(zip(*(column.to_pylist() for column in columns), strict=True), what)
         texts = [column.cast(pa.large_string()).combine_chunks() for column in columns]
         for role, text in zip(ROLES, texts, strict=True):
-            bad = pc.index(pc.fill_null(pc.equal(text, ""), True), True).as_py()
+            wrong = pc.or_(pc.equal(text, ""), pc.match_substring(text, "\0"))
+            bad = pc.index(pc.fill_null(wrong, True), True).as_py()
             if bad >= 0:
                 _check_label(text[bad].as_py(), role, what, bad)
         return Block.from_columns(texts, np.arange(1, len(table) + 1))
@@ -141,6 +142,8 @@ def _check_label(label: object, role: str, what: str, row: int) -> None:
         raise DataError(f"{what}: {role}={label!r:.80} in row {row}: labels are text (str).")
     if not label:
         raise DataError(f"{what}: {role}='' in row {row}: a label cannot be empty.")
+    if "\0" in label:
+        raise DataError(f"{what}: {role}={label!r:.80} in row {row}: a label cannot contain a NUL character.")
 
 
 # ------------------------------------------------------------------------------------------ ids and splits

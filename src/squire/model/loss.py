@@ -37,7 +37,10 @@ def trie_loss(
     num_classes: int | None = None,  # for a sample, the number of all classes
 ) -> Tensor:
     """The summed loss of all targets, a scalar."""
-    spread = (1 - smoothing) / ((num_classes or len(classes)) - 1)  # u
+    others = (num_classes or len(classes)) - 1
+    if not others:  # a graph with one entity: nothing to spread the rest over
+        smoothing = 1.0
+    spread = (1 - smoothing) / max(others, 1)  # u
     arguments = (states, classes, prior_scale, targets, smoothing, spread, prior, counts)
     loss: Tensor = _TrieLoss.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss

@@ -27,6 +27,10 @@ from squire.paths.sampling import MAX_HOPS
 
 SUFFIX = ".toml"
 
+# Far above what is useful, but low enough that a slip of the keyboard is rejected before memory is allocated.
+MAX_LAYERS, MAX_DIM, MAX_FEEDFORWARD, MAX_BATCH_NODES = 100, 16_384, 65_536, 1_000_000
+MAX_PATHS, MAX_EPOCHS, MAX_BEAM = 1_000, 10_000, 100_000
+
 # ------------------------------------------------------------------------------------------------- sections
 
 
@@ -54,9 +58,9 @@ class _Section:
         for key in keys:
             self._expect(key, 0 <= getattr(self, key) <= 1, "a share from 0 to 1")
 
-    def _expect_positive(self, *keys: str) -> None:
+    def _expect_count(self, most: int, *keys: str) -> None:
         for key in keys:
-            self._expect(key, getattr(self, key) >= 1, "1 or more")
+            self._expect(key, 1 <= getattr(self, key) <= most, f"1 to {most:,}")
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class PathConfig(_Section):
     def _check(self) -> None:
         self._expect_share("min_confidence")
         self._expect("hops", 1 <= self.hops <= MAX_HOPS, f"1 to {MAX_HOPS}")
-        self._expect_positive("per_triple", "edge_weight")
+        self._expect_count(MAX_PATHS, "per_triple", "edge_weight")
         self._expect("edge_weight", self.edge_weight <= self.per_triple, "paths.per_triple or less")
 
 
@@ -115,7 +119,9 @@ class ModelConfig(_Section):
     """Longest path that the model has position embeddings for."""
 
     def _check(self) -> None:
-        self._expect_positive("layers", "dim", "feedforward", "heads")
+        self._expect_count(MAX_LAYERS, "layers")
+        self._expect_count(MAX_DIM, "dim", "heads")
+        self._expect_count(MAX_FEEDFORWARD, "feedforward")
         if self.dim % self.heads:
             raise SettingError(
                 f"model.dim is {self.dim}, which is not a multiple of model.heads ({self.heads}): change "
@@ -124,6 +130,13 @@ class ModelConfig(_Section):
         for key in ("dropout", "input_dropout", "output_dropout"):
             self._expect(key, 0 <= getattr(self, key) < 1, "a share from 0 to less than 1")
         self._expect("max_hops", 1 <= self.max_hops <= MAX_HOPS, f"1 to {MAX_HOPS}")
+
+    def num_parameters(self, num_tokens: int) -> int:
+        """The size of a model with so many tokens, without its prior."""
+        dim, wide = self.dim, self.feedforward
+        layer = 4 * dim * dim + 2 * dim * wide + 9 * dim + wide  # attention, feed-forward, two normalisations
+        embeddings = (num_tokens + 2 + 2 * self.max_hops) * dim
+        return embeddings + self.layers * layer + 2 * (dim * dim + dim) + (2 * dim if self.norm_first else 0)
 
 
 @dataclass(frozen=True)
@@ -168,8 +181,11 @@ class TrainConfig(_Section):
     """New paths for each fact and its inverse in an iteration. The paper: as many as in the first (§3.4)."""
 
     def _check(self) -> None:
-        self._expect_positive("epochs", "batch_nodes", "valid_queries", "valid_beam")
-        self._expect_positive("iterate_beam", "iterate_paths")
+        self._expect_count(MAX_EPOCHS, "epochs")
+        self._expect_count(MAX_BATCH_NODES, "batch_nodes")
+        self._expect_count(MAX_BEAM, "valid_beam", "iterate_beam")
+        self._expect_count(MAX_PATHS, "iterate_paths")
+        self._expect("valid_queries", self.valid_queries >= 1, "1 or more")
         self._expect("learning_rate", 0 < self.learning_rate <= 1, "a number above 0, at most 1")
         self._expect("smoothing", 0 < self.smoothing <= 1, "the weight of the target, above 0, at most 1")
         self._expect("mask_probability", 0 <= self.mask_probability < 1, "a share from 0 to less than 1")
@@ -202,7 +218,7 @@ class DecodeConfig(_Section):
     that has memorised its facts then ends at these and nowhere else (docs/LOG.md)."""
 
     def _check(self) -> None:
-        self._expect_positive("beam")
+        self._expect_count(MAX_BEAM, "beam")
         for key in ("prune", "known_share"):
             self._expect(key, 0 <= getattr(self, key) < 1, "a share from 0 to less than 1")
 

@@ -162,6 +162,11 @@ class Scorer(Protocol):
         """Its columns; their source is usually "paths"."""
         ...
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells the model from others: a ranker fitted with its scores cannot use those of another model."""
+        ...
+
     def scores(self, lists: CandidateLists) -> Features:
         """Its features of every candidate.  (candidate, column)"""
         ...

@@ -361,6 +361,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
         "features": [feature.name for feature in fusion.features.table],
+        "models": [scorer.fingerprint for scorer in fusion.features.scorers],
         "ranker": asdict(fusion.ranker.options),
         "confidence": asdict(confidence.networks.options),
         "info": asdict(fusion.info),
@@ -394,6 +395,8 @@ def load_fusion(
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")
+        if state.get("models", []) != [scorer.fingerprint for scorer in scorers]:
+            raise CheckpointError("was fitted with another model.")
         ranker, plausibility = (
             Networks.from_tensors(
                 {name: torch.from_numpy(array) for name, array in checkpoint.part(f"{part}.").items()},

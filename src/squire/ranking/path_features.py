@@ -38,7 +38,7 @@ class PathScorer:
     table: Sequence[Feature] = TABLE
 
     def __init__(self, run: TrainedModel) -> None:
-        self._model = run.model
+        self._model, self.fingerprint = run.model, run.fingerprint
         self._decoding = DecodingOptions.from_recipe(
             run.recipe, run.known_edges, beam=BEAM, aggregate="sum", prune=PRUNE
         )

@@ -8,7 +8,7 @@ are ranked by their paths, as in the paper. The search is in `search`, the ranki
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, repeat
@@ -20,6 +20,7 @@ import torch
 
 from squire.core import __version__
 from squire.core.relations import is_inverse
+from squire.core.run_files import fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import has_model, load_settings
@@ -55,8 +56,11 @@ CANDIDATES_PER_ANSWER = 5  # examined if only grounded answers are wanted
 class Reasoner:
     """A run that is loaded and ready to answer: with a model, a fusion, or both."""
 
-    def __init__(self, run: LoadedRun, fusion: Fusion | None = None) -> None:
+    def __init__(
+        self, run: LoadedRun, fusion: Fusion | None = None, fingerprints: Mapping[str, str] | None = None
+    ) -> None:
         self.run, self.fusion = run, fusion
+        self.fingerprints = fingerprints or {}  # of the model and the fusion, to tell them from later ones
         self.graph, self.labels = run.graph, run.graph.labels
         self._rules = RuleLookup(run.rules)
 
@@ -70,16 +74,17 @@ class Reasoner:
         valid and test.
         """
         folder = Path(folder)
+        made_of = fingerprints(folder)
         if has_fusion(folder) and not has_model(folder):
             graph, recipe = load_settings(folder)
             facts = graph.train if hide_held_out else graph.facts
             fusion = load_fusion(folder, graph, facts=facts)
             rules = fusion.features.rules
-            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed), facts), fusion)
+            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed), facts), fusion, made_of)
         run = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
         if not has_fusion(folder):
-            return cls(run)
-        return cls(run, load_fusion(folder, run.graph, [PathScorer(run)], run.facts))
+            return cls(run, None, made_of)
+        return cls(run, load_fusion(folder, run.graph, [PathScorer(run)], run.facts), made_of)
 
     @property
     def has_model(self) -> bool:

@@ -2,6 +2,9 @@
 
 `body count <TAB> support <TAB> confidence <TAB> head <= atom, atom, …`, where an atom is `relation(X,A)`,
 variables are single capitals and anything else is a constant. An inverse is written by swapping the arguments.
+
+The format has no quotes, so labels with brackets, commas or arrows can make a line ambiguous. A rule is written
+only if its line reads back as the same rule. Runs keep rules as arrays, which can hold any label.
 """
 
 from __future__ import annotations
@@ -26,11 +29,12 @@ from squire.graph.labels import LabelIndex, Labels
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
 
 VARIABLE = re.compile(r"[A-Z]")
-ATOM_END = re.compile(r"\),? *")
+ATOM_END, BRACKET = re.compile(r"\),? *"), re.compile(r"\(")
 REFLEXIVE = "me_myself_i"  # AnyBURL's constant for "the same entity", in graphs with self-loops
 
-# Labels that would be read back as a variable, as the end of a field, or without their leading space.
-UNWRITABLE_ENTITY, UNWRITABLE_RELATION = r"^[A-Z]$|[\t\r\n]", r"^\s|[\t\r\n]"
+# Labels that may be read back as something else: a variable, part of the syntax, or without their leading space.
+DOUBTFUL_ENTITY, DOUBTFUL_RELATION = r"^[A-Z]$|[\t\r\n(),]|<=", r"^ |[\t\r\n(),]|<="
+LINE_SYNTAX = re.compile(r"[\t\r\n]")
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,25 @@ class _Unsupported(Exception):
 
 
 def is_writable(rules: Rules, labels: Labels) -> npt.NDArray[np.bool_]:
-    """Whether a rule's labels fit the format, so that its line reads back as the same rule.  (rule)"""
-    entity = _matches(labels.entities, UNWRITABLE_ENTITY)
-    relation = _matches(labels.relations, UNWRITABLE_RELATION)
+    """Whether a rule's line reads back as the same rule.  (rule)"""
+    entity = _matches(labels.entities, DOUBTFUL_ENTITY)
+    relation = _matches(labels.relations, DOUBTFUL_RELATION)
     entity, relation = np.append(entity, False), np.append(np.tile(relation, 2), False)  # the last is for NONE
-    bad = entity[rules.head_constant] | entity[rules.body_constant] | relation[rules.head]
-    return ~(bad | relation[rules.body].any(axis=1))
+    doubtful = entity[rules.head_constant] | entity[rules.body_constant] | relation[rules.head]
+    doubtful |= relation[rules.body].any(axis=1)
+    fits = ~doubtful
+    fits[doubtful] = [_reads_back(rules, i, labels) for i in np.flatnonzero(doubtful).tolist()]
+    return fits
+
+
+def _reads_back(rules: Rules, index: int, labels: Labels) -> bool:
+    text = rule_text(rules, index, labels)
+    try:
+        read = None if LINE_SYNTAX.search(text) else _parse(text, labels)
+    except (_Unsupported, RuleError, UnknownName):
+        return False
+    own = rules.head[index], rules.body[index].tolist(), rules.head_constant[index], rules.body_constant[index]
+    return read == own
 
 
 def _matches(labels: LabelIndex, pattern: str) -> npt.NDArray[np.bool_]:
@@ -71,7 +88,10 @@ def _matches(labels: LabelIndex, pattern: str) -> npt.NDArray[np.bool_]:
 def write_rules(rules: Rules, labels: Labels, path: Path) -> None:
     """Writes the rules in their order; the file appears whole or not at all."""
     if not is_writable(rules, labels).all():
-        raise RuleError(f"{path}: some labels do not fit the format. Keep only the rules that are `is_writable`.")
+        raise RuleError(
+            f"{path}: some labels do not fit the format, or make a line ambiguous. Keep only the rules that are "
+            "`is_writable`."
+        )
     confidence = rules.confidence
     with create_bytes(path) as stream:
         for i in range(len(rules)):
@@ -208,13 +228,13 @@ def _parse(text: str, labels: Labels) -> tuple[int, list[int], int, int]:
 
 def _parse_head(text: str, labels: Labels) -> tuple[_Atom, str]:
     """The head and the text of the body. Labels may contain `<=`: the first that leaves a valid head counts."""
-    problem: RuleError | UnknownName | None = None
-    for arrow in re.finditer("<=", text):
-        try:
-            return _parse_atom(text[: arrow.start()].strip(), labels), text[arrow.end() :].strip()
-        except (RuleError, UnknownName) as error:
-            problem = problem or error
-    raise problem or RuleError(f"expected 'head <= body', found {text!r}.")
+    arrows = list(re.finditer("<=", text))
+    for arrow in arrows:
+        if atom := _parse_atom(text[: arrow.start()].strip(" "), labels):
+            return atom, text[arrow.end() :].strip(" ")
+    if not arrows:
+        raise RuleError(f"expected 'head <= body', found {text!r}.")
+    raise _atom_error(text[: arrows[0].start()].strip(" "), labels)
 
 
 def _parse_closed(head: _Atom, body: list[_Atom], num_relations: int) -> tuple[int, list[int], int, int]:
@@ -250,6 +270,8 @@ def _parse_constant(head: _Atom, body: _Atom, labels: Labels) -> tuple[int, list
     end = body.second if ahead else body.first
     if end == variable:  # b(X,X) is not b(X,A)
         raise _Unsupported
+    if REFLEXIVE in (constant, end) and REFLEXIVE not in labels.entities:
+        raise _Unsupported
     return (
         head.relation + (0 if forward else n),
         [body.relation + (0 if ahead else n)] + [NONE] * (MAX_LENGTH - 1),
@@ -261,49 +283,68 @@ def _parse_constant(head: _Atom, body: _Atom, labels: Labels) -> tuple[int, list
 def _parse_body(text: str, labels: Labels) -> Iterator[_Atom]:
     """The atoms of a body. Labels may contain brackets and commas: the first valid atom counts."""
     while text:
-        problem: RuleError | UnknownName | None = None
-        for end in (match.end() for match in ATOM_END.finditer(text)):
-            try:
-                atom = _parse_atom(text[:end].rstrip(" ,"), labels)
-            except (RuleError, UnknownName) as error:
-                problem = problem or error
-                continue
-            yield atom
-            text = text[end:]
-            break
+        ends = [match.end() for match in ATOM_END.finditer(text)]
+        for end in ends:
+            if atom := _parse_atom(text[:end].rstrip(" ,"), labels):
+                yield atom
+                text = text[end:]
+                break
         else:
-            raise problem or RuleError(f"expected 'relation(X,Y)', found {text!r}.")
+            raise _atom_error(text[: ends[0]].rstrip(" ,") if ends else text, labels)
 
 
-def _parse_atom(text: str, labels: Labels) -> _Atom:
-    """`relation(first,second)`: at least one is a variable, the other may be an entity."""
-    opens = [match.start() for match in re.finditer(r"\(", text)]
-    if not opens or not text.endswith(")"):
-        raise RuleError(f"expected 'relation(X,Y)', found {text!r}.")
-    known = [i for i in opens if labels.relations.find(text[:i]) is not None]
-    cut = known[0] if known else opens[0]
-    relation = labels.relation_id(text[:cut])  # raises with the nearest labels
-    inside = text[cut + 1 : -1]
-    cuts: list[tuple[str, str]] = []  # two for `r(I, Robot,Y)`
+def _parse_atom(text: str, labels: Labels) -> _Atom | None:
+    """`relation(first,second)`: at least one is a variable, the other may be an entity. None if it is no atom.
+
+    Labels may contain brackets and commas: the first reading in which all names are known counts.
+    """
+    for bracket in BRACKET.finditer(text) if text.endswith(")") else ():
+        relation = _find(labels.relations, text[: bracket.start()], labels)
+        if relation is not None:
+            for first, second in _ends(text[bracket.end() : -1]):
+                if _is_known(first, labels) and _is_known(second, labels):
+                    return _Atom(relation, first, second)
+    return None
+
+
+def _ends(inside: str) -> list[tuple[str, str]]:
+    """What stands in the brackets of an atom as two ends, one of them a variable; two ways for `I, Robot,Y`."""
+    ends = []
     if VARIABLE.fullmatch(inside[:1]) and inside[1:2] == ",":
-        cuts.append((inside[0], inside[2:]))
+        ends.append((inside[0], inside[2:]))
     if VARIABLE.fullmatch(inside[-1:]) and inside[-2:-1] == ",":
-        cuts.append((inside[:-2], inside[-1]))
-    if not cuts:
-        raise RuleError(f"expected a variable (a capital letter) in {text!r}.")
-    for first, second in cuts:
-        if _is_known(first, labels) and _is_known(second, labels):
-            return _Atom(relation, first, second)
-    first, second = cuts[0]
-    unknown = second if VARIABLE.fullmatch(first) else first
-    if unknown == REFLEXIVE:
-        raise _Unsupported
-    raise UnknownName("entity", unknown, [labels.shorten(near) for near in labels.entities.nearest(unknown)])
+        ends.append((inside[:-2], inside[-1]))
+    return ends
 
 
 def _is_known(end: str, labels: Labels) -> bool:
     """Whether it is a variable or the label of an entity."""
-    return bool(VARIABLE.fullmatch(end)) or end in labels.entities or labels.expand(end) in labels.entities
+    return bool(VARIABLE.fullmatch(end)) or end == REFLEXIVE or _find(labels.entities, end, labels) is not None
+
+
+def _find(index: LabelIndex, label: str, labels: Labels) -> int | None:
+    """The id of a label or of its shortened form."""
+    found = index.find(label)
+    return index.find(labels.expand(label)) if found is None else found
+
+
+def _atom_error(text: str, labels: Labels) -> RuleError | UnknownName:
+    """Why a text is no atom. Apart from the parsing, because it takes long to find the nearest labels."""
+    brackets = [bracket.start() for bracket in BRACKET.finditer(text)]
+    if not brackets or not text.endswith(")"):
+        return RuleError(f"expected 'relation(X,Y)', found {text!r}.")
+    known = [i for i in brackets if _find(labels.relations, text[:i], labels) is not None]
+    if not known:
+        return _unknown(labels.relations, text[: brackets[0]], labels)
+    ends = _ends(text[known[0] + 1 : -1])
+    if not ends:
+        return RuleError(f"expected a variable (a capital letter) in {text!r}.")
+    first, second = ends[0]
+    return _unknown(labels.entities, second if VARIABLE.fullmatch(first) else first, labels)
+
+
+def _unknown(index: LabelIndex, label: str, labels: Labels) -> UnknownName:
+    return UnknownName(index.kind, label, [labels.shorten(near) for near in index.nearest(label)])
 
 
 # ------------------------------------------------------------------------------------------------------- sidecar

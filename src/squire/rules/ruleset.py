@@ -181,7 +181,8 @@ class RuleSet:
         if not fits.all():
             log.warning(
                 f"{path}: {np.count_nonzero(~fits):,} rules left out. The file format cannot hold labels with "
-                "tabs or line ends, relations that begin with a space, or entities of a single capital letter."
+                "tabs or line ends, relations that begin with a space, entities of a single capital letter, or "
+                "labels whose brackets, commas or arrows make a rule ambiguous."
             )
         write_rules(rules, labels, path)
         errors = {rule_text(rules, i, labels): float(rules.error[i]) for i in np.flatnonzero(rules.error).tolist()}

@@ -13,7 +13,7 @@ from torch import Tensor
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
 from squire.model.prior import ragged_ranges
-from squire.model.recipe import Recipe
+from squire.model.recipe import MAX_BEAM, Recipe
 
 Aggregate = Literal["sum", "max"]
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
@@ -89,8 +89,8 @@ class DecodingOptions:
     edge_ends: bool = False  # does a path that consists of the queried edge always end there?
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise SettingError(f"beam={self.beam}: expected 1 or more.")
+        if not 1 <= self.beam <= MAX_BEAM:
+            raise SettingError(f"beam={self.beam}: expected 1 to {MAX_BEAM:,}.")
         if self.aggregate not in get_args(Aggregate):
             choices = " or ".join(repr(choice) for choice in get_args(Aggregate))
             raise SettingError(f"aggregate={self.aggregate!r}: expected {choices}.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from squire.core.run_files import BEST, LAST, RECIPE
+from squire.core.run_files import BEST, FINGERPRINT_DIGITS, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.adjacency import Adjacency
@@ -49,6 +49,7 @@ class TrainedModel(LoadedRun):
 
     model: Transformer  # in evaluation mode
     step: int  # training step at which the model was saved
+    fingerprint: str  # the first digits of the checksum of its checkpoint
 
     @classmethod
     def load(
@@ -75,7 +76,8 @@ class TrainedModel(LoadedRun):
                 "Restore the recipe and the graph that the run was started with."
             ) from None
         facts = graph.train if hide_held_out else graph.facts
-        return cls(folder, graph, recipe, rules, facts, model.to(device).eval(), int(checkpoint.state["step"]))
+        step, own = int(checkpoint.state["step"]), checkpoint.checksum[:FINGERPRINT_DIGITS]
+        return cls(folder, graph, recipe, rules, facts, model.to(device).eval(), step, own)
 
     @property
     def device(self) -> torch.device:

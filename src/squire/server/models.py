@@ -201,11 +201,11 @@ class Model:
         }
 
     def _quality(self) -> list[dict[str, Any]]:
-        """The results of `squire evaluate` for this training step; those of other steps are left out."""
+        """The results of `squire evaluate` for what is served; those of another model or fusion are left out."""
         return [
-            {key: value for key, value in content.items() if key not in ("run", "recipe")}
-            for content in Run(self._folder).evaluations()
-            if content["rows"] and content.get("step", self._step) == self._step
+            {key: value for key, value in content.items() if key not in ("run", "recipe", "outdated")}
+            for content in Run(self._folder).evaluations(self._reasoner.fingerprints)
+            if content["rows"] and not content["outdated"]
         ]
 
     @cached_property

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from squire.core.processes import locked
+from squire.core.processes import locked, machine_memory
 from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
 from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE, check_run
 from squire.core.team import team
@@ -22,7 +22,8 @@ from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
-from squire.model.recipe import Recipe, has_model, load_settings, save_settings
+from squire.model.recipe import ModelConfig, Recipe, has_model, load_settings, save_settings
+from squire.model.vocabulary import Vocabulary
 from squire.ranking.features import MakeScorers, Scorer, no_scorers
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, save_fusion
 from squire.ranking.path_features import PathScorer
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 SHADOWS = "shadows"
 DIGITS = 12  # of the name of a shadow model
 QUALITY_QUERIES = 1000  # of valid, ranked after fusing
+BYTES_PER_PARAMETER = 16  # weight, gradient and two moments of Adam, in 32 bits
 
 
 # ------------------------------------------------------------------------------------------------- the run folder
@@ -45,9 +47,22 @@ def new_run(folder: Path, graph: Graph, recipe: Recipe) -> Iterator[None]:
     """Create a run folder with everything a run needs, locked for the duration of the body."""
     if folder.exists() and any(file.name != LOCK for file in folder.iterdir()):
         raise SettingError(f"{folder}: not empty. Choose another folder, or resume the run in it.")
+    _check_size(graph, recipe.model)
     with locked(folder):
         save_settings(folder, graph, recipe)
         yield
+
+
+def _check_size(graph: Graph, config: ModelConfig) -> None:
+    """Raise SettingError if this machine cannot hold what training needs at least."""
+    parameters = config.num_parameters(len(Vocabulary(graph.num_entities, graph.num_relations)))
+    needed, there = parameters * BYTES_PER_PARAMETER / 1e9, machine_memory() / 1e9
+    if needed > there:
+        raise SettingError(
+            f"model.dim is {config.dim}, model.layers is {config.layers}, model.feedforward is "
+            f"{config.feedforward}: to train {parameters:,} parameters takes at least {needed:,.0f} GB of memory, "
+            f"this machine has {there:,.0f} GB. Lower these settings."
+        )
 
 
 @contextmanager

@@ -217,8 +217,7 @@ def _fault_of(row: list[str]) -> tuple[Fault | None, str]:
 
 def read_parquet(path: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
     """Three columns that are named like headers, or in the given order if there are only three."""
-    with open_bytes(path) as stream:
-        file = pq.ParquetFile(pa.BufferReader(stream.read()) if path.suffix != ".parquet" else stream)
+    with _open_parquet(path) as file:
         names = file.schema_arrow.names
         columns = named_columns(names) if options.order is None else None
         if columns is None and len(names) == len(set(names)) == 3:
@@ -231,6 +230,18 @@ def read_parquet(path: Path, options: ReadOptions, report: Report) -> Iterator[B
         for batch in file.iter_batches(columns=columns, batch_size=ROWS_PER_BLOCK):
             yield _parquet_block([batch.column(name) for name in columns], row, path, report)
             row += len(batch)
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """The names of the columns."""
+    with _open_parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    with open_bytes(path) as stream:
+        yield pq.ParquetFile(pa.BufferReader(stream.read()) if path.suffix != ".parquet" else stream)
 
 
 def _parquet_block(columns: list[pa.Array], row: int, path: Path, report: Report) -> Block:
