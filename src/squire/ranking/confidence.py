@@ -27,7 +27,7 @@ the data lack a share m of the true facts, p = p' (1 − m) with the plausibilit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -51,9 +51,6 @@ DEFAULT_MISSING = 0.1  # share of true facts that a graph without given splits i
 MOST_MISSING = 0.9
 OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=3)
 BATCHES, SMALLEST_BATCH = 200, 32  # of an epoch, unless batches would be smaller than this
-HIDDEN_PER_KNOT = 300  # hidden facts behind each point of the map from what networks say to what is true
-MIN_KNOTS = 3
-MOST_SHIFT = 5.0  # of log odds
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
 PRIOR_FACTS = 10.0  # of an average relation, added to the counts of each relation
@@ -139,9 +136,8 @@ class Shares:
         relation = graph.train.triples[can_be_hidden(graph.train, unlinked), 1]
         facts = np.bincount(relation, minlength=size).astype(np.float64)
         valid = np.bincount(graph.valid[:, 1], minlength=size).astype(np.float64)
-        # Splits that we have drawn ourselves are random, so counts would only be less exact.
-        like = facts if graph.is_divided or not len(graph.valid) else valid
-        return cls(facts, *(like * len(split) / max(like.sum(), 1) for split in (graph.valid, graph.test)))
+        like = valid if len(graph.valid) else facts
+        return cls(facts, valid, like * len(graph.test) / max(like.sum(), 1))
 
     def _held_out(self, splits: Sequence[str]) -> Floats:
         """(relation)"""
@@ -188,7 +184,6 @@ class Confidence:
     """Networks that know how plausible a fact is, and the share of facts that are missing."""
 
     networks: Networks
-    knots: Floats  # (2, knot): log odds by the networks, rising, and what they should be
     shares: Shares
     share_missing: float  # of all true facts: an assumption
 
@@ -197,7 +192,7 @@ class Confidence:
     ) -> Floats:
         """z of all candidates, or of some rows.  (row)"""
         relation = lists.queries[lists.query if rows is None else lists.query[rows], 1]
-        return corrected(self.networks.scores(fact_columns(lists, scores, index, rows), relation), self.knots)
+        return self.networks.scores(fact_columns(lists, scores, index, rows), relation)
 
     def of_missing(self, log_odds: Floats, relation: Ids) -> Floats:
         """Probability that facts are true which the graph, with all its splits, does not have (3).  (fact)"""
@@ -253,7 +248,6 @@ class Examples:
     """Candidates of questions; some are hidden facts."""
 
     columns: Features  # (candidate, column)
-    question: Offsets  # (candidate): number of its question
     relation: Ids  # (candidate): edge type
     is_hidden: npt.NDArray[np.bool_]  # (candidate)
     weight: Floats  # (candidate): how many candidates of ordinary questions it stands for
@@ -262,7 +256,7 @@ class Examples:
 
     @classmethod
     def join(cls, parts: Sequence[Examples]) -> Examples:
-        names = [column.name for column in fields(cls)]
+        names = ("columns", "relation", "is_hidden", "weight", "labelled", "absent")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -284,8 +278,8 @@ def fit_confidence(
         progress("ordinary questions", number + 1, len(folds))
     table = confidence_table(folds[0].features.table)
     stage = partial(progress, "fitting the confidence")
-    networks, knots = fit_plausibility(Examples.join(parts), table, 2 * graph.num_relations, seed, options, stage)
-    return Confidence(networks, knots, shares, share_missing)
+    networks = fit_plausibility(Examples.join(parts), table, 2 * graph.num_relations, seed, options, stage)
+    return Confidence(networks, shares, share_missing)
 
 
 def fit_plausibility(
@@ -295,11 +289,8 @@ def fit_plausibility(
     seed: int,
     options: NetworkOptions,
     progress: Callable[[int, int], None],
-) -> tuple[Networks, Floats]:
-    """Networks that map columns to z, by the likelihood (1) of what was hidden, and knots to correct them.
-
-    Each network does not see some of the questions. What it says about these shows how far it can be trusted.
-    """
+) -> Networks:
+    """Networks that map columns to z, by the likelihood (1) of what was hidden."""
     weight = torch.from_numpy((examples.weight / examples.weight.mean()).astype(np.float32))
     hidden = torch.from_numpy(examples.is_hidden)
     log_l, log_u, log_rest = (
@@ -325,53 +316,10 @@ def fit_plausibility(
     size = min(
         options.batch_size, max(len(examples.weight) // BATCHES, SMALLEST_BATCH)
     )  # small graphs need steps too
-    held_back = examples.question % options.networks if options.networks > 1 else None
-    networks = fit_networks(
+    return fit_networks(
         examples.columns, len(examples.weight), loss, table, num_edge_types, seed,
-        replace(options, batch_size=size), progress, bias=bias, held_back=held_back,
+        replace(options, batch_size=size), progress, bias,
     )  # fmt: skip
-    if held_back is None:
-        return networks, np.zeros((2, 0))
-    log_odds = np.zeros(len(held_back))
-    for number in range(options.networks):
-        rows = held_back == number
-        log_odds[rows] = networks.only(number).scores(examples.columns[rows], examples.relation[rows])
-    return networks, fit_knots(log_odds, examples)
-
-
-def fit_knots(log_odds: Floats, examples: Examples) -> Floats:
-    """What log odds should be, in groups of similar ones with as many hidden facts each.  (2, knot)
-
-    In each group, all are shifted such that by (1) as many facts were hidden as really were.
-    """
-    from scipy.optimize import isotonic_regression  # slow to import, and not needed to answer
-
-    groups = int(examples.is_hidden.sum()) // HIDDEN_PER_KNOT
-    if groups < MIN_KNOTS:
-        return np.zeros((2, 0))
-    order = np.argsort(log_odds, kind="stable")
-    group = np.empty(len(order), np.int64)
-    group[order] = np.minimum(np.cumsum(examples.is_hidden[order]) // HIDDEN_PER_KNOT, groups - 1)
-    found = np.bincount(group, examples.weight * examples.is_hidden, groups)
-    low, high = np.full(groups, -MOST_SHIFT), np.full(groups, MOST_SHIFT)
-    for _ in range(30):  # bisection
-        middle = (low + high) / 2
-        odds = np.exp(log_odds + middle[group])
-        hidden = examples.weight * odds * examples.labelled / (odds * examples.absent + 1)
-        too_few = np.bincount(group, hidden, groups) < found
-        low, high = np.where(too_few, middle, low), np.where(too_few, high, middle)
-    # A knot stands where the hidden facts of its group are.
-    at = np.bincount(group, examples.is_hidden * log_odds, groups) / np.bincount(group, examples.is_hidden, groups)
-    return np.stack([at, isotonic_regression(at + (low + high) / 2).x])
-
-
-def corrected(log_odds: Floats, knots: Floats) -> Floats:
-    """Log odds as the knots say: linear in between, shifted below the first, constant above the last."""
-    if not knots.size:
-        return log_odds
-    at, value = knots
-    below = log_odds + value[0] - at[0]
-    return np.asarray(np.where(log_odds < at[0], below, np.interp(log_odds, at, value)))
 
 
 def _examples(
@@ -393,8 +341,7 @@ def _examples(
         columns = fact_columns(lists, scores, fold.relations, kept)
         weight = stands_for * weights[first : first + len(lists)][lists.query[kept]]
         own = relation % graph.num_relations
-        question = first + lists.query[kept]
-        parts.append(Examples(columns, question, relation, is_hidden, weight, labelled[own], absent[own]))
+        parts.append(Examples(columns, relation, is_hidden, weight, labelled[own], absent[own]))
         first += len(lists)
     return Examples.join(parts)
 
