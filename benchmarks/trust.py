@@ -6,7 +6,7 @@
 - promise: a tenth of all facts is hidden, and the rest is divided and fitted as a user's file would be. Of the
   answers to the questions of `squire complete`, those are kept of which a share P should be true. The hidden tenth
   has them or not.
-- doubt: a twentieth of train's tails is replaced, in three ways, and all facts are judged by the rest of the graph:
+- doubt: a twentieth of train's tails is replaced, in three ways, and facts are judged by the rest of the graph:
   AUROC of telling planted facts from the others, and precision at their number, beside frequency and rules.
 
 `family` is generated: every fact follows from births and marriages by rule. A graph's figures are written to

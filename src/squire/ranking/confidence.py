@@ -27,7 +27,7 @@ the data lack a share m of the true facts, p = p' (1 − m) with the plausibilit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float64]
 
 DEFAULT_MISSING = 0.1  # share of true facts that a graph without given splits is assumed to lack
 MOST_MISSING = 0.9
-OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=3)
+OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=5)
 BATCHES, SMALLEST_BATCH = 200, 32  # of an epoch, unless batches would be smaller than this
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
@@ -126,7 +126,8 @@ def fact_columns(
 class Shares:
     """How many facts of each relation can be hidden, and how many the splits hold out."""
 
-    facts: Floats  # (relation): train facts that can be hidden
+    train: Floats  # (relation): train facts
+    facts: Floats  # (relation): those of them that can be hidden: others would not be missing either
     valid: Floats  # (relation)
     test: Floats  # (relation): estimated from valid, since test must not be looked at
 
@@ -136,8 +137,10 @@ class Shares:
         relation = graph.train.triples[can_be_hidden(graph.train, unlinked), 1]
         facts = np.bincount(relation, minlength=size).astype(np.float64)
         valid = np.bincount(graph.valid[:, 1], minlength=size).astype(np.float64)
-        like = valid if len(graph.valid) else facts
-        return cls(facts, valid, like * len(graph.test) / max(like.sum(), 1))
+        # Splits that we have drawn ourselves are random, so counts would only be less exact.
+        like = facts if graph.is_divided or not len(graph.valid) else valid
+        train = np.bincount(graph.train.triples[:, 1], minlength=size).astype(np.float64)
+        return cls(train, facts, *(like * len(split) / max(like.sum(), 1) for split in (graph.valid, graph.test)))
 
     def _held_out(self, splits: Sequence[str]) -> Floats:
         """(relation)"""
@@ -156,10 +159,9 @@ class Shares:
 
     def missing(self, share: float) -> Floats:
         """m of (3), if this share of all facts is missing, and relations differ as in valid.  (relation)"""
-        if not self.valid.any():
-            return np.full(len(self.facts), share)
-        absent = self.absent(["valid"])
-        return np.asarray(np.minimum(share * absent * self.facts.sum() / (absent @ self.facts), MOST_MISSING))
+        relative = self.absent(["valid"]) if self.valid.any() else np.ones_like(self.facts)
+        missing = share / (1 - share) * self.train * relative * self.train.sum() / max(self.train @ relative, 1e-9)
+        return np.minimum(_share(missing, self.facts + missing), MOST_MISSING)
 
 
 def _share(part: npt.NDArray[np.float64] | npt.NDArray[np.int64], whole: Floats) -> Floats:
@@ -179,6 +181,16 @@ def missing_share(graph: Graph) -> float:
 # ------------------------------------------------------------------------------------------------- confidence
 
 
+def held_back(queries: Ids, networks: int) -> Offsets:
+    """The number of the network that does not see a question when it is fitted, and later judges it.
+
+    A missing fact is taken for a false one when networks are fitted, in every fold. A network that has seen it
+    would recognise it by its features, and call it false.  (question, 2) -> (question)
+    """
+    head, relation = queries.astype(np.int64).T
+    return np.asarray((head * 7919 + relation * 104_729) % 1_000_003 % networks)
+
+
 @dataclass(frozen=True)
 class Confidence:
     """Networks that know how plausible a fact is, and the share of facts that are missing."""
@@ -191,8 +203,10 @@ class Confidence:
         self, lists: CandidateLists, scores: Floats, index: RelationIndex, rows: Offsets | None = None
     ) -> Floats:
         """z of all candidates, or of some rows.  (row)"""
-        relation = lists.queries[lists.query if rows is None else lists.query[rows], 1]
-        return self.networks.scores(fact_columns(lists, scores, index, rows), relation)
+        queries = lists.queries[lists.query if rows is None else lists.query[rows]]
+        columns = fact_columns(lists, scores, index, rows)
+        number = held_back(queries, len(self.networks.networks))
+        return self.networks.scores_by_one(columns, queries[:, 1], number)
 
     def of_missing(self, log_odds: Floats, relation: Ids) -> Floats:
         """Probability that facts are true which the graph, with all its splits, does not have (3).  (fact)"""
@@ -248,6 +262,7 @@ class Examples:
     """Candidates of questions; some are hidden facts."""
 
     columns: Features  # (candidate, column)
+    held_back: Offsets  # (candidate): number of the network that does not see it
     relation: Ids  # (candidate): edge type
     is_hidden: npt.NDArray[np.bool_]  # (candidate)
     weight: Floats  # (candidate): how many candidates of ordinary questions it stands for
@@ -256,30 +271,69 @@ class Examples:
 
     @classmethod
     def join(cls, parts: Sequence[Examples]) -> Examples:
-        names = ("columns", "relation", "is_hidden", "weight", "labelled", "absent")
+        names = [column.name for column in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def fit_confidence(
-    graph: Graph,
-    folds: Sequence[HiddenFold],
-    ranker: Networks,
-    shares: Shares,
-    share_missing: float,
-    seed: int,
-    progress: Callable[[str, int, int], None],
-    threads: int | None = None,
-    options: NetworkOptions = OPTIONS,
-) -> Confidence:
-    """Ask ordinary questions about graphs with hidden facts, and learn which candidates were hidden."""
-    parts = []
-    for number, fold in enumerate(folds):
-        parts.append(_examples(fold, graph, ranker, shares, QUESTIONS // len(folds), seed + number, threads))
-        progress("ordinary questions", number + 1, len(folds))
-    table = confidence_table(folds[0].features.table)
-    stage = partial(progress, "fitting the confidence")
-    networks = fit_plausibility(Examples.join(parts), table, 2 * graph.num_relations, seed, options, stage)
-    return Confidence(networks, shares, share_missing)
+@dataclass(frozen=True)
+class ConfidenceFit:
+    """What the fit of a confidence rests on."""
+
+    graph: Graph
+    ranker: Networks
+    shares: Shares
+    seed: int
+    options: NetworkOptions = OPTIONS
+    threads: int | None = None
+
+    def fit(
+        self,
+        folds: Sequence[HiddenFold],
+        share_missing: float,
+        progress: Callable[[str, int, int], None],
+    ) -> Confidence:
+        """Ask ordinary questions about graphs with hidden facts, and learn which candidates were hidden."""
+        parts = []
+        for number, fold in enumerate(folds):
+            shares = self.shares.hidden(fold.hidden)
+            parts.append(self._examples(fold, shares, QUESTIONS // len(folds), self.seed + number))
+            progress("ordinary questions", number + 1, len(folds))
+        table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
+        stage = partial(progress, "fitting the confidence")
+        networks = fit_plausibility(Examples.join(parts), table, num_edge_types, self.seed, self.options, stage)
+        return Confidence(networks, self.shares, share_missing)
+
+    def _examples(
+        self,
+        fold: HiddenFold,
+        shares: tuple[Floats, Floats],  # l and u, (relation) each
+        most: int,
+        seed: int,
+    ) -> Examples:
+        """Questions with a hidden answer and others, weighted such that they stand for all ordinary questions."""
+        rng = np.random.default_rng([seed, 23])
+        queries, weights = _questions(fold.features.adjacency, fold.hidden, most, seed, rng)
+        valid, train, parts = self.graph.known("valid"), self.graph.train, []
+        first = 0
+        for part in fold.features.stream(queries, self.threads):
+            lists = without_facts(part, valid)
+            scores = self.ranker.scores(lists.features, lists.queries[lists.query, 1])
+            kept, stands_for = _chosen(lists, scores, rng)
+            head, relation = lists.queries[lists.query[kept]].T
+            labelled, absent = (share[relation % self.graph.num_relations] for share in shares)
+            parts.append(
+                Examples(
+                    fact_columns(lists, scores, fold.relations, kept),
+                    held_back(lists.queries, self.options.networks)[lists.query[kept]],
+                    relation,
+                    train.contains_each(head, relation, lists.candidates[kept]),
+                    stands_for * weights[first : first + len(lists)][lists.query[kept]],
+                    labelled,
+                    absent,
+                )
+            )
+            first += len(lists)
+        return Examples.join(parts)
 
 
 def fit_plausibility(
@@ -318,32 +372,8 @@ def fit_plausibility(
     )  # small graphs need steps too
     return fit_networks(
         examples.columns, len(examples.weight), loss, table, num_edge_types, seed,
-        replace(options, batch_size=size), progress, bias,
+        replace(options, batch_size=size), progress, bias=bias, held_back=examples.held_back,
     )  # fmt: skip
-
-
-def _examples(
-    fold: HiddenFold, graph: Graph, ranker: Networks, shares: Shares, most: int, seed: int, threads: int | None
-) -> Examples:
-    """Questions with a hidden answer and others, weighted such that they stand for all ordinary questions."""
-    remaining, valid = fold.features.adjacency, graph.known("valid")
-    rng = np.random.default_rng([seed, 23])
-    queries, weights = _questions(remaining, fold.hidden, most, seed, rng)
-    labelled, absent = shares.hidden(fold.hidden)
-    parts = []
-    first = 0
-    for part in fold.features.stream(queries, threads):
-        lists = without_facts(part, valid)
-        scores = ranker.scores(lists.features, lists.queries[lists.query, 1])
-        kept, stands_for = _chosen(lists, scores, rng)
-        head, relation = lists.queries[lists.query[kept]].T
-        is_hidden = graph.train.contains_each(head, relation, lists.candidates[kept])
-        columns = fact_columns(lists, scores, fold.relations, kept)
-        weight = stands_for * weights[first : first + len(lists)][lists.query[kept]]
-        own = relation % graph.num_relations
-        parts.append(Examples(columns, relation, is_hidden, weight, labelled[own], absent[own]))
-        first += len(lists)
-    return Examples.join(parts)
 
 
 def without_facts(lists: CandidateLists, facts: Adjacency) -> CandidateLists:

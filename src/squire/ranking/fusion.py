@@ -33,11 +33,11 @@ from squire.ranking.calibration import Calibration, Calibrations, Ints
 from squire.ranking.confidence import (
     MOST_MISSING,
     Confidence,
+    ConfidenceFit,
     HiddenFold,
     Shares,
     confidence_table,
     falling,
-    fit_confidence,
     missing_share,
     positions,
     softmax,
@@ -208,10 +208,10 @@ def fit_fusion(
         lambda done, total: stage("fitting the ranker", done, total),
     )  # fmt: skip
     missing = missing_share(graph) if options.missing is None else options.missing
-    confidence = fit_confidence(
-        graph, training.folds, ranker, Shares.from_graph(graph, unlinked), missing, seed, stage, mining.threads,
-        options.confidence,
-    )  # fmt: skip
+    fit = ConfidenceFit(
+        graph, ranker, Shares.from_graph(graph, unlinked), seed, options.confidence, mining.threads
+    )
+    confidence = fit.fit(training.folds, missing, stage)
     mined_with = {key: value for key, value in asdict(mining).items() if key != "threads"}  # no effect on rules
     info = FusionInfo(
         seed, options.folds, len(training.folds), training.queries, len(training.lists), unlinked,
@@ -404,12 +404,13 @@ def load_fusion(
             for part, table in (("ranker", features.table), ("confidence", confidence_table(features.table)))
         )  # fmt: skip
         shares = Shares(*_arrays(checkpoint.part("shares."), Shares, 0))
+        confidence = Confidence(plausibility, shares, info.missing)
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except (CheckpointError, KeyError, TypeError) as error:
         reason = error if isinstance(error, CheckpointError) else f"not a fusion that squire can read ({error})."
         raise CheckpointError(f"{checkpoint.file}: {reason} Run `squire fuse` again.") from None
-    return Fusion(features, ranker, calibration, Confidence(plausibility, shares, info.missing), info)
+    return Fusion(features, ranker, calibration, confidence, info)
 
 
 def _arrays(arrays: dict[str, np.ndarray], kind: type, skip: int) -> list[np.ndarray]:

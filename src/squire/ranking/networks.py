@@ -101,6 +101,14 @@ class Networks:
         # Matrix products round differently by row; equal features must have equal scores.
         return np.round(out, DECIMALS)
 
+    def scores_by_one(self, features: Features, relations: Ids, number: Offsets) -> Scores:
+        """The scores of one network for each candidate.  number: (candidate)"""
+        out = np.zeros(len(features))
+        for i, network in enumerate(self.networks):
+            one, rows = Networks(self.table, self.mean, self.scale, [network], self.options), number == i
+            out[rows] = one.scores(features[rows], relations[rows])
+        return out
+
     def tensors(self) -> dict[str, Tensor]:
         """All fitted tensors by name."""
         named = {"mean": self.mean, "scale": self.scale}
@@ -179,12 +187,17 @@ def fit_networks(
     seed: int,
     options: NetworkOptions,
     progress: Progress | None = None,
+    *,
     bias: float = 0.0,  # of the untrained networks
+    held_back: Offsets | None = None,  # (example): the number of the network that does not see it
 ) -> Networks:
     """Train networks, one after the other, by the loss of random batches of examples; deterministic for a seed."""
     mean, scale = _moments(features, table)
     fitted = Networks(table, mean, scale, [], options)
-    steps = options.networks * options.epochs * -(-examples // options.batch_size)
+    parts = [np.arange(examples)] * options.networks
+    if held_back is not None:
+        parts = [np.flatnonzero(held_back != number) for number in range(options.networks)]
+    steps = sum(options.epochs * -(-len(part) // options.batch_size) for part in parts)
     done = 0
 
     def step() -> None:
@@ -194,12 +207,12 @@ def fit_networks(
             progress(done, steps)
 
     with _one_thread(), torch.random.fork_rng(devices=[]):  # keeps the global random state
-        for number in range(options.networks):
+        for number, part in enumerate(parts):
             torch.manual_seed(seed * options.networks + number)
             network = Network(count_columns(table), num_edge_types, options)
             if bias:
                 nn.init.constant_(network.linear.bias, bias)
-            _fit_network(network, fitted, examples, loss, seed * options.networks + number, step)
+            _fit_network(network, fitted, part, loss, seed * options.networks + number, step)
             fitted.networks.append(network.eval())
     return fitted
 
@@ -229,7 +242,7 @@ def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tens
 
 
 def _fit_network(
-    network: Network, networks: Networks, examples: int, loss: Loss, seed: int, step: Callable[[], None]
+    network: Network, networks: Networks, examples: Offsets, loss: Loss, seed: int, step: Callable[[], None]
 ) -> None:
     options = networks.options
     own = list(network.own_linear.parameters())
@@ -241,14 +254,14 @@ def _fit_network(
         ],
         lr=options.learning_rate,
     )
-    batches = -(-examples // options.batch_size)
+    batches = -(-len(examples) // options.batch_size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, options.learning_rate, total_steps=options.epochs * batches
     )
     rng = np.random.default_rng(seed)
     network.train()
     for _ in range(options.epochs):
-        order = rng.permutation(examples)
+        order = examples[rng.permutation(len(examples))]
         for first in range(0, len(order), options.batch_size):
             value = loss(networks, network, order[first : first + options.batch_size])
             optimizer.zero_grad()
