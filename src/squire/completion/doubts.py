@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from squire.core.files import ensure_creatable, format_suffix, replacing
+from squire.completion.predictions import tsv_cell
+from squire.core.files import create_bytes, ensure_creatable, format_suffix
 from squire.core.frames import to_frame
 from squire.core.progress import Progress, no_progress
 from squire.errors import SettingError
@@ -34,7 +36,12 @@ SUFFIXES = (".tsv", ".parquet")
 
 @dataclass(frozen=True, repr=False)
 class DoubtfulFacts:
-    """Facts of a graph, least likely first."""
+    """Facts of a graph, least likely first.
+
+    >>> doubtful = squire.Run("runs/world").doubt(relations=["currency"], k=20)
+    >>> doubtful.to_frame()[["head", "tail", "confidence"]]
+    >>> doubtful.save("suspects.tsv")
+    """
 
     table: pa.Table  # head, relation, tail, confidence without the fact itself, and what speaks against it
     judged: int  # number of facts that were judged
@@ -48,18 +55,14 @@ class DoubtfulFacts:
 
     def save(self, file: str | Path) -> None:
         """Write a .tsv or .parquet file, atomically."""
-        from pyarrow import csv, parquet
-
         file = Path(file)
-        if format_suffix(file) not in SUFFIXES:
-            raise SettingError(f"output={str(file)!r}: expected a name that ends in {' or '.join(SUFFIXES)}.")
-        ensure_creatable(file)
-        with replacing(file) as temporary:
+        check_output(file)
+        with create_bytes(file) as stream:
             if format_suffix(file) == ".parquet":
-                parquet.write_table(self.table, temporary, compression="zstd")
+                pq.write_table(self.table, stream, compression="zstd")
             else:
-                options = csv.WriteOptions(delimiter="\t", quoting_style="needed")
-                csv.write_csv(self.table, temporary, options)
+                rows = (self.table.column_names, *zip(*self.table.to_pydict().values(), strict=True))
+                stream.writelines("\t".join(map(tsv_cell, row)).encode() + b"\n" for row in rows)
 
     def __repr__(self) -> str:
         lines = [f"the {len(self):,} most doubtful of {self.judged:,} facts"]
@@ -67,6 +70,13 @@ class DoubtfulFacts:
             fact = f"{row['head']} · {row['relation']} · {row['tail']}"
             lines.append(f"  {row['confidence']:.1%}  {fact}  {row['against']}")
         return "\n".join(lines)
+
+
+def check_output(file: Path) -> None:
+    """Raise an error if doubtful facts cannot be saved under this name."""
+    if format_suffix(file) not in SUFFIXES:
+        raise SettingError(f"output={str(file)!r}: expected a name that ends in {' or '.join(SUFFIXES)}.")
+    ensure_creatable(file)
 
 
 def doubt_facts(
