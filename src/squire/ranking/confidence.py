@@ -291,30 +291,32 @@ def fit_plausibility(
 ) -> Networks:
     """Networks that map columns to z, by the likelihood (1) of what was hidden."""
     weight = torch.from_numpy((examples.weight / examples.weight.mean()).astype(np.float32))
-    hidden = torch.from_numpy(examples.is_hidden)
-    log_l, log_u, log_rest = (
-        torch.from_numpy(np.log(np.maximum(value, 1e-12)).astype(np.float32))
-        for value in (examples.labelled, examples.absent, examples.absent - examples.labelled)
-    )
+    is_hidden = torch.from_numpy(examples.is_hidden)
+    labelled, absent = (torch.from_numpy(value) for value in (examples.labelled, examples.absent))
 
     def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
         rows = torch.from_numpy(chosen)
         relation = torch.from_numpy(examples.relation[chosen].astype(np.int64))
         z = network(networks.columns(examples.columns[chosen]), relation)
-        norm = softplus(z + log_u[rows])
-        log_hidden = z + log_l[rows] - norm  # the logarithm of (1)
-        log_other = softplus(z + log_rest[rows]) - norm
-        value: Tensor = -(weight[rows] * torch.where(hidden[rows], log_hidden, log_other)).mean()
+        value = (weight[rows] * hidden_loss(z, is_hidden[rows], labelled[rows], absent[rows])).mean()
         return value
 
     # An untrained network says the base rate, which is the best guess for a graph with few facts.
-    hidden_share, labelled = (
-        np.average(value, weights=examples.weight) for value in (examples.is_hidden, examples.labelled)
-    )
-    bias = float(np.log(max(hidden_share / labelled, 1e-6)))
+    means = [np.average(value, weights=examples.weight) for value in (examples.is_hidden, examples.labelled)]
+    bias = float(np.log(max(means[0] / means[1], 1e-6)))
     return fit_networks(
         examples.columns, len(examples.weight), loss, table, num_edge_types, seed, options, progress, bias
     )
+
+
+def hidden_loss(z: Tensor, is_hidden: Tensor, labelled: Tensor, absent: Tensor) -> Tensor:
+    """Minus the log likelihood of whether triples were hidden, which is (1).  (candidate) each"""
+    log_l, log_u, log_rest = (
+        share.clamp(min=1e-12).log().to(z.dtype) for share in (labelled, absent, absent - labelled)
+    )
+    log_hidden = z + log_l
+    log_other = softplus(z + log_rest)
+    return softplus(z + log_u) - torch.where(is_hidden, log_hidden, log_other)
 
 
 def _examples(
