@@ -90,6 +90,10 @@ def doubt_facts(
     """The k least likely facts, of some relations or of all."""
     if k < 1:
         raise SettingError(f"k={k}: expected 1 or more.")
+    if seed < 0:
+        raise SettingError(f"seed={seed}: expected 0 or more.")
+    if isinstance(relations, str):
+        raise SettingError(f"relations={relations!r}: expected a list of relations.")
     if reasoner.fusion is None:
         folder = reasoner.run.folder
         raise SettingError(

@@ -17,9 +17,10 @@ this kind: if a share m of the facts is absent, an absent triple is true with pr
     p m / (p m + 1 − p) = sigmoid(z + log m).                                                       (2)
 
 In (1), true facts that the data do not have at all count as false, so p is really that of being in the data. If
-the data lack a share m of the true facts, p = p' (1 − m) with the plausibility p' of being true, and by (2)
+the data lack a share m of the true facts, p = p' (1 − m) with the plausibility p' of being true, and an absent
+triple is true with probability
 
-    odds of an absent triple = p' m / (1 − p') = o m / (1 − m − o m),  o = exp(z).                  (3)
+    p' m / (p' m + 1 − p') = exp(z) m / (1 − m).                                                    (3)
 
 (2) is used to evaluate, where the truth is what was held out, and (3) to answer. All shares are by relation.
 """
@@ -196,9 +197,7 @@ class Confidence:
     def of_missing(self, log_odds: Floats, relation: Ids) -> Floats:
         """Probability that facts are true which the graph, with all its splits, does not have (3).  (fact)"""
         share = self.shares.missing(self.share_missing)[relation % len(self.shares.facts)]
-        odds = np.exp(log_odds) * share
-        certain = (1 - share) * (1 - MOST_CERTAIN) / MOST_CERTAIN
-        return np.asarray(np.minimum(odds / (odds + np.maximum(1 - share - odds, certain)), MOST_CERTAIN))
+        return np.asarray(np.minimum(np.exp(log_odds) * share / (1 - share), MOST_CERTAIN))
 
     def of_held_out(self, log_odds: Floats, relation: Ids, splits: Sequence[str]) -> Floats:
         """Probability that facts which train does not have are in these splits (2).  (fact)"""

@@ -163,7 +163,7 @@ class Objections:
         name, relation, shown = self.labels.entity(entity), self.labels.relation(edge_type), self._names(others)
         backwards = is_inverse(edge_type, self.facts.num_relations)
         known = f"{shown} · {relation} · {name}" if backwards else f"{name} · {relation} · {shown}"
-        such = "one such fact" if n == 1 else f"{n} such facts"
+        such = "such a fact" if n == 1 else f"{n} such facts"
         rarely = f"Of {alike:,} other entities with {such}, {_have(more)} another."
         return [f"The graph already says: {known}. {rarely}"]
 
