@@ -72,7 +72,7 @@ def test_pairs_are_described_as_by_counting(triples: set[Triple]) -> None:
     expected = np.array([naive_pair(graph, h, r) for h, r in PAIRS.tolist()])
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
     shuffled = np.random.default_rng(0).permutation(len(PAIRS))
-    assert np.array_equal(describe_pairs(*PAIRS[shuffled].T, index), found[shuffled])
+    assert np.array_equal(describe_pairs(PAIRS[shuffled, 0], PAIRS[shuffled, 1], index), found[shuffled])
 
 
 def test_more_values_than_are_counted_are_taken_for_the_most_that_are() -> None:

@@ -87,10 +87,9 @@ def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
         out.print(f"Evidence of the first ten new answers{of}: {shares}", highlight=False)
     if evaluation.classification:
         table = Table("triple classification", "facts", "negatives", "accuracy", "F1")
-        for row in evaluation.classification:
-            table.add_row(
-                row.method, f"{row.facts:,}", f"{row.negatives:,}", f"{row.accuracy:.3f}", f"{row.f1:.3f}"
-            )
+        for one in evaluation.classification:
+            counts = f"{one.facts:,}", f"{one.negatives:,}"
+            table.add_row(one.method, *counts, f"{one.accuracy:.3f}", f"{one.f1:.3f}")
         out.print(table)
     if evaluation.reliability:
         table = Table("probabilities", "answers", "says", "true", "calibration error", "Brier", "of the base rate")

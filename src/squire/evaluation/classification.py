@@ -7,6 +7,7 @@ has enough examples there. Facts are judged by train alone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -45,14 +46,17 @@ def has_negatives(graph: Graph) -> bool:
 def classify(fusion: Fusion, graph: Graph) -> tuple[Classification, ...]:
     """Classify the facts and negatives of test, by the fusion and by how frequent the ends are."""
     examples = {split: _examples(graph, split) for split in ("valid", "test")}
-    methods = {"fused": fusion.log_odds, "frequency": partial(_frequency, graph)}
+    methods: dict[str, Callable[[Ids], Floats]] = {
+        "fused": fusion.log_odds,
+        "frequency": partial(_frequency, graph),
+    }
     out = []
     for method, score in methods.items():
         (valid, valid_truth), (test, truth) = examples["valid"], examples["test"]
         thresholds = fit_thresholds(score(valid), valid_truth, valid[:, 1], graph.num_relations)
         called = score(test) >= thresholds[test[:, 1]]
         right, both = np.mean(called == truth), np.sum(called & truth)
-        f1 = 2 * both / max(np.sum(called) + np.sum(truth), 1)
+        f1 = 2 * both / max(int(called.sum() + truth.sum()), 1)
         out.append(Classification(method, float(right), float(f1), int(truth.sum()), int((~truth).sum())))
     return tuple(out)
 

@@ -297,8 +297,7 @@ def fit_plausibility(
         rows = torch.from_numpy(chosen)
         relation = torch.from_numpy(examples.relation[chosen].astype(np.int64))
         z = network(networks.columns(examples.columns[chosen]), relation)
-        value = (weight[rows] * hidden_loss(z, is_hidden[rows], labelled[rows], absent[rows])).mean()
-        return value
+        return (weight[rows] * hidden_loss(z, is_hidden[rows], labelled[rows], absent[rows])).mean()
 
     # An untrained network says the base rate, which is the best guess for a graph with few facts.
     means = [np.average(value, weights=examples.weight) for value in (examples.is_hidden, examples.labelled)]
