@@ -19,6 +19,7 @@ from squire.graph.graph import Graph
 from squire.ranking.confidence import (
     DEFAULT_MISSING,
     MOST_CERTAIN,
+    MOST_LIKELY,
     MOST_MISSING,
     PRIOR_FACTS,
     Confidence,
@@ -66,7 +67,7 @@ def test_the_confidence_of_a_missing_fact(z: float, share: float) -> None:
     p = 1 / (1 + math.exp(-z))  # of being in the data
     true = p / (1 - share)
     expected = true * share / (true * share + 1 - true) if true < 1 else 1.0
-    assert found[0] == pytest.approx(min(expected, MOST_CERTAIN), rel=1e-6)
+    assert found[0] == pytest.approx(min(expected, MOST_LIKELY), rel=1e-6)
 
 
 @given(LOG_ODDS, st.sampled_from([("valid",), ("test",), ("valid", "test")]), st.integers(0, 3))
@@ -85,7 +86,7 @@ def test_confidence_rises_with_the_log_odds_and_with_the_missing_share(
     few, many = (confidence_of(two_relations(), share).of_missing(z, relation) for share in sorted((one, other)))
     assert np.all(np.diff(few) >= 0)
     assert np.all(few <= many + 1e-12)
-    assert np.all((few >= 0) & (many <= MOST_CERTAIN))
+    assert np.all((few >= 0) & (many <= MOST_LIKELY))
 
 
 def lists_of(sizes: list[int]) -> CandidateLists:
