@@ -54,8 +54,8 @@ OPTIONS = NetworkOptions(epochs=10, batch_size=512, learning_rate=3e-3, relation
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
 PRIOR_FACTS = 10.0  # of an average relation, added to the counts of each relation
-# (3) takes the estimate of p for exact, and reaches 1 where p is 1 − m. When a tenth or a fifth of world was hidden,
-# 85 % of the facts for which it was 1 or more were true (docs/LOG.md).
+# (3) takes the estimate of p for exact, and reaches 1 where p is 1 − m. When a tenth or a fifth of world was
+# deleted, 85 % of the facts for which it was 1 or more were true (docs/LOG.md).
 MOST_LIKELY = 0.9
 MOST_CERTAIN = 0.99  # of being held out
 
