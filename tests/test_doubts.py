@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,9 @@ from squire.cli import app
 from squire.completion import doubts
 from squire.completion.doubts import judge_facts
 from squire.errors import SettingError, UnknownName
+from squire.graph.adjacency import Ids
+from squire.ranking.folds import can_be_hidden
+from squire.reasoning.checks import without_facts
 
 COUNT, WRONG = 60, 6
 
@@ -50,34 +55,63 @@ def test_planted_errors_come_first(planted: squire.Run) -> None:
     assert before > 0.95
     assert found["confidence"].is_monotonic_increasing
     assert found["confidence"].between(0, 1).all()
+    assert (found["against"][found["confidence"] < 0.5] != "").all()
 
 
 def test_facts_are_judged_without_being_changed(planted: squire.Run) -> None:
     reasoner = planted.reasoner
-    facts = reasoner.run.facts.triples
-    first = judge_facts(reasoner, facts[:50], parts=2)
-    assert reasoner.run.facts.triples is facts or np.array_equal(reasoner.run.facts.triples, facts)
-    assert np.array_equal(judge_facts(reasoner, facts[:50], parts=2), first)
+    facts, chosen = reasoner.run.facts, np.arange(0, 50, 2)
+    first = judge_facts(reasoner, chosen, parts=2)
+    assert reasoner.run.facts is facts
+    assert np.array_equal(judge_facts(reasoner, chosen, parts=2), first)
+
+
+def test_each_fact_is_judged_once_and_its_ends_keep_an_edge(
+    planted: squire.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasoner, parts = planted.reasoner, []
+    facts = reasoner.run.facts
+
+    def recorded(reasoner: squire.Reasoner, hidden: Ids) -> squire.Reasoner:
+        parts.append(hidden)
+        ignorant = without_facts(reasoner, hidden)
+        assert np.all(np.diff(ignorant.run.facts.offsets)[hidden[:, [0, 2]]] > 0)
+        return ignorant
+
+    monkeypatch.setattr(doubts, "without_facts", recorded)
+    chosen = np.flatnonzero(can_be_hidden(facts, unlinked=False))
+    judge_facts(reasoner, chosen, parts=2)  # halves: some entities would lose all they have
+    judged = np.concatenate(parts)
+    assert len(judged) == len(chosen)
+    assert len(parts) > 2
+    assert {tuple(fact) for fact in judged.tolist()} == {tuple(fact) for fact in facts.triples[chosen].tolist()}
 
 
 def test_all_facts_of_all_splits_are_judged_and_k_are_kept() -> None:
     run = squire.Run(fused_run())
     everything = run.doubt(k=10_000, progress=False)
     frame = everything.to_frame()
-    assert set(frame[["head", "relation", "tail"]].itertuples(index=False, name=None)) == known_facts()
-    assert everything.judged == len(everything) == len(known_facts())
+    facts = known_facts()
+    ends = Counter(end for head, _, tail in facts for end in (head, tail))
+    expected = {fact for fact in facts if ends[fact[0]] > 1 and ends[fact[2]] > 1}
+    assert set(frame[["head", "relation", "tail"]].itertuples(index=False, name=None)) == expected
+    assert everything.judged == len(everything) == len(expected)
+    assert everything.left_out == len(facts) - len(expected)
     few = run.doubt(k=4, progress=False)
     assert few.table.equals(everything.table.slice(0, 4))
     assert few.judged == everything.judged
     only = run.doubt(relations=["likes", "grandparent"], progress=False)
     assert set(only.table["relation"].to_pylist()) == {"likes", "grandparent"}
-    assert only.judged == sum(relation in ("likes", "grandparent") for _, relation, _ in known_facts())
+    assert only.judged == sum(relation in ("likes", "grandparent") for _, relation, _ in expected)
 
 
 def test_doubtful_facts_show_the_first_ten() -> None:
-    lines = repr(squire.Run(fused_run()).doubt(k=20, progress=False)).splitlines()
-    assert lines[0] == f"the 20 most doubtful of {len(known_facts())} facts"
+    found = squire.Run(fused_run()).doubt(k=20, progress=False)
+    lines = repr(found).splitlines()
+    assert lines[0] == f"the 20 most doubtful of {found.judged} facts"
     assert len(lines) == 1 + 10
+    left_out = repr(replace(found, left_out=3)).splitlines()[0]
+    assert left_out == f"{lines[0]} (3 more are the only fact about an entity and cannot be judged)"
 
 
 # -------------------------------------------------------------------------------------------------------- files

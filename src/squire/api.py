@@ -280,7 +280,7 @@ class Run:
 
         beam: paths kept at each step, if the run has a model.
 
-        >>> squire.Run("runs/world").check("France", "drives on", "left")
+        >>> squire.Run("runs/world").check("France", "borders", "Mexico")
         """
         from squire.reasoning.checks import check_fact
 
