@@ -39,6 +39,7 @@ from squire.graph.triples import divide
 from squire.model.recipe import load_recipe
 from squire.ranking.confidence import positions
 from squire.ranking.context import heads_of
+from squire.ranking.folds import can_be_hidden
 from squire.ranking.fusion import Fusion, fit_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.application import RuleEngine, noisy_or
@@ -162,13 +163,17 @@ def doubt(graph: Graph, seed: int) -> Figures:
     rows = np.flatnonzero(way >= 0)
     train[rows] = planted[rows]
     spoiled = Graph.build(graph.name, graph.labels, {"train": train, "valid": graph.valid, "test": graph.test})
-    chosen = np.sort(rng.permutation(len(train))[:JUDGED])
-    chosen = chosen[np.unique(train[chosen], axis=0, return_index=True)[1]]
-    facts, own_way = train[chosen], way[chosen]
+    chosen = np.flatnonzero(can_be_hidden(spoiled.train, unlinked=False))
+    chosen = np.sort(rng.permutation(chosen)[:JUDGED])
+    facts = spoiled.train.triples[chosen]
+    own_way = np.full(len(facts), -1)
+    for number in range(len(WAYS)):
+        of_way = Adjacency.build(train[way == number], graph.num_entities, graph.num_relations)
+        own_way[of_way.contains_each(*facts.T)] = number
     fusion = fit_fusion(spoiled)
     reasoner = reasoner_of(replace(spoiled, valid=graph.valid[:0], test=graph.test[:0]), fusion)
     scores = {
-        "fused": judge_facts(reasoner, facts, seed=seed),
+        "fused": judge_facts(reasoner, chosen, seed=seed),
         "rules": by_rules(reasoner, facts),
         "frequency": by_frequency(reasoner, facts),
     }

@@ -14,7 +14,10 @@ from squire.ranking.features import (
     BEST_RULES,
     COLUMN,
     FEATURES,
+    MIN_CONSTANT_SUPPORT,
+    MIN_SUPPORT,
     PATHS,
+    RULES,
     SOURCES,
     CandidateFeatures,
     CandidateLists,
@@ -25,6 +28,7 @@ from squire.ranking.features import (
 from squire.ranking.index import name_words, no_words
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import NONE, PSEUDO_COUNT
 
 ENTITIES, RELATIONS = 7, 2
 MINING = MiningOptions(min_support=1, constant_support=1, threads=1)
@@ -75,6 +79,60 @@ def test_candidates_and_features_are_those_of_the_twin(
         for t, row in zip(candidates, lists.features[own], strict=True):
             expected = dict(zip(COLUMN, twin.features(h, r, t), strict=True))
             assert dict(zip(COLUMN, row.tolist(), strict=True)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1000), st.sampled_from([1, 2]), st.booleans(), st.data())
+def test_a_hidden_fact_is_no_support_of_the_rules_that_predict_it(
+    seed: int, length: int, constants: bool, data: st.DataObject
+) -> None:
+    # So dense that rules have the support they need, and r1 follows from r0.
+    rng = np.random.default_rng(seed)
+    triples = {(h, 0, t) for h, t in rng.integers(0, ENTITIES, (10, 2)).tolist()}
+    triples |= {(h, 1, t) for h, _, t in sorted(triples)[2:]} | {(0, 1, 1)}
+    adjacency = Adjacency.build(np.array(sorted(triples), np.int32), ENTITIES, RELATIONS)
+    mining = MiningOptions(min_support=1, constant_support=1, length=length, constants=constants, threads=1)
+    rules = mine_rules(adjacency, mining).rules
+    fact = data.draw(st.sampled_from(sorted(triples)))
+    left = np.array(sorted(triples - {fact}), np.int32).reshape(-1, 3)
+    remaining = Adjacency.build(left, ENTITIES, RELATIONS)
+    hidden = Adjacency.build(np.array([fact], np.int32), ENTITIES, RELATIONS)
+    counted = CandidateFeatures(remaining, rules, words=name_words(NAMES))
+    evidence = CandidateFeatures(remaining, rules, words=name_words(NAMES), hidden=hidden)
+    every_rule = RuleEngine(evidence.used_rules, remaining, best=len(rules) + 1)
+    h, r, t = fact
+    for query, answer in (((h, r), t), ((t, r + RELATIONS), h)):
+        queries, wanted = np.array([query], np.int32), np.array([answer], np.int32)
+        found, plain = (one.describe(queries, wanted) for one in (evidence, counted))
+        assert np.array_equal(found.candidates, plain.candidates)
+        own = found.candidates == answer
+        other_columns = [i for i, feature in enumerate(FEATURES) if feature.source != RULES]
+        assert np.array_equal(found.features[~own], plain.features[~own])
+        assert np.array_equal(found.features[:, other_columns], plain.features[:, other_columns])
+        if len(rules_for(every_rule, query, answer)) <= BEST_RULES:
+            expected = NaiveEvidence._of_rules(naive_rules_without(every_rule, query, answer))
+            first = COLUMN["noisy or of 5"]
+            assert found.features[own][0, first : first + len(expected)] == pytest.approx(
+                np.array(expected), rel=1e-4, abs=1e-6
+            )
+
+
+def rules_for(engine: RuleEngine, query: tuple[int, int], answer: int) -> list[int]:
+    """The rules that predict an answer."""
+    found = engine.answer(np.array([query], np.int32))
+    return [rule for own in found.rules[found.answers == answer].tolist() for rule in own if rule != NONE]
+
+
+def naive_rules_without(engine: RuleEngine, query: tuple[int, int], answer: int) -> list[tuple[float, int]]:
+    """Smoothed confidence and kind of these rules, if each had one fact less to support it."""
+    rules, out = engine.rules, []
+    for rule in rules_for(engine, query, answer):
+        support = int(rules.support[rule]) - 1
+        if support >= (MIN_SUPPORT if rules.is_closed[rule] else MIN_CONSTANT_SUPPORT):
+            constants = 4 if rules.body_constant[rule] == NONE else 3
+            kind = int(rules.length[rule]) - 1 if rules.is_closed[rule] else constants
+            out.append((support / (int(rules.body_count[rule]) + PSEUDO_COUNT), kind))
+    return sorted(out, reverse=True)
 
 
 def test_many_candidates_are_cut_to_the_best_of_each_source_and_known_ones_take_no_room() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
-from squire.ranking.folds import hide, is_linked, pairs_look_unlinked
+from squire.ranking.folds import can_be_hidden, hide, is_linked, pairs_look_unlinked, removable
 
 ENTITIES, RELATIONS = 8, 3
 TRIPLES = st.sets(
@@ -45,6 +45,16 @@ def test_what_is_hidden_is_gone_and_both_its_ends_keep_an_edge(
             assert len(remaining.edges(tail)[0])
             assert not unlinked or links(triples, head, tail) == 1
     assert seen <= triples
+
+
+@given(TRIPLES, st.booleans())
+def test_what_can_be_hidden_is_what_can_be_removed_alone(
+    triples: set[tuple[int, int, int]], unlinked: bool
+) -> None:
+    adjacency = adjacency_of(triples)
+    for i, possible in enumerate(can_be_hidden(adjacency, unlinked).tolist()):
+        alone = bool(removable(adjacency, np.array([i])))
+        assert possible == (alone and not (unlinked and is_linked(adjacency)[i]))
 
 
 @given(TRIPLES)

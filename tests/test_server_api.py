@@ -129,35 +129,6 @@ def test_a_body_without_the_type_of_json_is_refused(api: httpx.Client) -> None:
     assert found.status_code == 422
 
 
-def test_an_answer_that_was_asked_for_is_explained(api: httpx.Client) -> None:
-    everything = cli_json("answer", small_run(), "cleo", "likes", "-k", 99)
-    assert everything["facts"]
-    for one in (*everything["facts"], *everything["answers"]):
-        body = {"head": "cleo", "relation": "likes", "tail": one["entity"]}
-        found = api.post(f"{HERE}/explain", json=body).json()
-        assert found["question"] == body
-        assert (found["is_fact"], found["rank"]) == (one["is_fact"], one["rank"] or None)
-        assert (found["answer"], found["origin"]) == (one, everything["origin"])
-
-
-def test_a_held_out_fact_is_explained_as_a_fact(api: httpx.Client) -> None:
-    graph = family()
-    for head, relation, tail in facts_of(graph, "valid", "test"):
-        found = api.post(f"{HERE}/explain", json={"head": head, "relation": relation, "tail": tail}).json()
-        assert (found["is_fact"], found["rank"], found["answer"]["evidence"]["grade"]) == (True, None, "fact")
-
-
-def test_what_no_path_reaches_has_no_explanation(api: httpx.Client) -> None:
-    reached = {one["entity"] for one in cli_json(
-        "answer", small_run(), "cleo", "likes", "-k", 99, "--beam", 1)["answers"]}  # fmt: skip
-    other = next(name for name in family().labels.entities if name not in reached | {"dan"})
-    found = api.post(
-        f"{HERE}/explain", json={"head": "cleo", "relation": "likes", "tail": other, "beam": 1}
-    ).json()
-    assert (found["rank"], found["answer"], found["is_fact"]) == (None, None, False)
-    assert found["origin"]["beam"] == 1
-
-
 def test_entities_are_found_with_their_degrees(api: httpx.Client) -> None:
     found = api.get(f"{HERE}/entities", params={"q": "CLEO", "limit": 2}).json()["matches"]
     graph = family()

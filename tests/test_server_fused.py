@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from service_cases import QUESTION, client, family_model
+from service_cases import QUESTION, cli_json, client, error_of, family_model
 from small_run import fused_run
 from typer.testing import CliRunner
 
@@ -31,19 +31,25 @@ def test_answers_are_those_of_the_command(ranking: str | None) -> None:
     assert all((answer["confidence"] is None) == (ranking == "paths") for answer in found["answers"])
 
 
-def test_an_explanation_has_the_rank_and_the_confidence_of_the_list() -> None:
+def test_a_check_is_that_of_the_command_and_agrees_with_the_list() -> None:
     with client(Model.load("fused", fused_run())) as ask:
-        for answer in told()["answers"][:3]:
-            asked = {**QUESTION, "tail": answer["entity"]}
-            explained = ask.post("/api/models/fused/explain", json=asked).json()
-            assert explained["rank"] == answer["rank"]
-            assert explained["answer"]["confidence"] == pytest.approx(answer["confidence"])
-            assert not explained["is_fact"]
+        for answer in (*told()["facts"], *told()["answers"][:3]):
+            fact = {**QUESTION, "tail": answer["entity"]}
+            found = ask.post("/api/models/fused/check", json=fact).json()
+            assert found == cli_json("check", fused_run(), *fact.values())
+            assert found["is_fact"] == answer["is_fact"]
+            if not found["is_fact"]:
+                assert found["answer"]["rank"] == answer["rank"]
+                assert found["confidence"] == pytest.approx(answer["confidence"])
+        narrow = ask.post("/api/models/fused/check", json={**fact, "beam": 1}).json()
+        assert narrow["origin"]["beam"] == 1
+        unknown = ask.post("/api/models/fused/check", json={**QUESTION, "tail": "cleopatra"})
+        assert error_of(unknown, 404)["nearest"][0] == "cleo"
 
 
 def test_a_model_without_a_fusion_says_so() -> None:
     with client(family_model(), Model.load("fused", fused_run())) as ask:
         assert [model["fused"] for model in ask.get("/api/models").json()] == [False, True]
-        refused = ask.post("/api/models/family/answer", json={**QUESTION, "ranking": "fused"})
-    assert refused.status_code == 422
-    assert "no fusion here" in refused.json()["error"]["message"]
+        for path, more in (("answer", {"ranking": "fused"}), ("check", {"tail": "ada"})):
+            refused = ask.post(f"/api/models/family/{path}", json={**QUESTION, **more})
+            assert "no fusion here" in error_of(refused, 422)["message"]

@@ -12,7 +12,7 @@ import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, settings
 from service_cases import client
-from small_run import small_run
+from small_run import fused_run
 from typer.testing import CliRunner
 
 from squire.cli import app as cli
@@ -34,7 +34,7 @@ def document() -> dict[str, Any]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """With paths to judge, in a folder of its own."""
     run = tmp_path_factory.mktemp("schema") / "run"
-    shutil.copytree(small_run(), run)
+    shutil.copytree(fused_run(), run)
     drawn = CliRunner().invoke(cli, ["study", "annotate", str(run), "-n", "2"], input="q\n")
     assert drawn.exit_code == 0, drawn.output
     with client(Model.load("family", run)) as found:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from squire.api import plot as plot
     from squire.api import sample_paths as sample_paths
     from squire.api import train as train
+    from squire.completion.doubts import DoubtfulFacts as DoubtfulFacts
     from squire.completion.predictions import Predictions as Predictions
     from squire.evaluation.metrics import Metrics as Metrics
     from squire.evaluation.report import Evaluation as Evaluation
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from squire.reasoning.answers import Evidence as Evidence
     from squire.reasoning.answers import Origin as Origin
     from squire.reasoning.attention import attention_of as attention_of
+    from squire.reasoning.checks import FactCheck as FactCheck
+    from squire.reasoning.checks import check_fact as check_fact
     from squire.reasoning.reasoner import RankedBy as RankedBy
     from squire.reasoning.reasoner import Reasoner as Reasoner
     from squire.rules.mining import MiningOptions as MiningOptions
@@ -47,8 +50,10 @@ _HOMES = {
     "Aggregate": "search.options",
     "Answer": "reasoning.answers",
     "Answers": "reasoning.answers",
+    "DoubtfulFacts": "completion.doubts",
     "Evaluation": "evaluation.report",
     "Evidence": "reasoning.answers",
+    "FactCheck": "reasoning.checks",
     "Graph": "graph.graph",
     "LabelIndex": "graph.labels",
     "Metrics": "evaluation.metrics",
@@ -60,6 +65,7 @@ _HOMES = {
     "RuleSet": "rules.ruleset",
     "Run": "api",
     "attention_of": "reasoning.attention",
+    "check_fact": "reasoning.checks",
     "check_graph": "graph.loading",
     "evaluate_rules": "api",
     "fetch_dataset": "api",

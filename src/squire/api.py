@@ -21,10 +21,12 @@ from squire.rules.ruleset import RuleSet
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from squire.completion.doubts import DoubtfulFacts
     from squire.completion.predictions import Predictions
     from squire.evaluation.report import Evaluation
     from squire.ranking.context import Heads
     from squire.reasoning.answers import Answers
+    from squire.reasoning.checks import FactCheck
     from squire.reasoning.reasoner import RankedBy, Reasoner
 
 logger = logging.getLogger(__name__)
@@ -275,6 +277,47 @@ class Run:
             head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking, **search
         )
 
+    def check(self, head: str, relation: str, tail: str, *, beam: int | None = None) -> FactCheck:
+        """How likely a fact is, the evidence for it and what speaks against it. Needs a fusion.
+
+        A fact of the graph is judged as if it were not there.
+
+        beam: paths kept at each step, if the run has a model.
+
+        >>> squire.Run("runs/world").check("France", "borders", "Mexico")
+        """
+        from squire.reasoning.checks import check_fact
+
+        return check_fact(self.reasoner, head, relation, tail, beam)
+
+    def doubt(
+        self,
+        output: str | Path | None = None,
+        *,
+        relations: Sequence[str] | None = None,
+        k: int = 1000,
+        seed: int = 0,
+        force: bool = False,
+        progress: bool = True,
+    ) -> DoubtfulFacts:
+        """The k least likely facts of the graph, each judged as if it were not there. Needs a fusion.
+
+        output: a .tsv or .parquet file to write, which may be compressed. force: replace it if it exists.
+        relations: judge facts of these only. seed: of the parts that are left out together.
+
+        >>> squire.Run("runs/world").doubt("suspects.tsv", relations=["currency"], k=20)
+        """
+        from squire.completion.doubts import check_output, doubt_facts
+
+        if output is not None:
+            _refuse_existing(Path(output), force)
+            check_output(Path(output))
+        with progress_bar("judging facts", progress) as bar:
+            found = doubt_facts(self.reasoner, k=k, relations=relations, seed=seed, progress=bar.stage)
+        if output is not None:
+            found.save(output)
+        return found
+
     def evaluate(
         self,
         *,
@@ -332,8 +375,8 @@ class Run:
             _given(search),
         )  # fmt: skip
         file = self.folder / "predictions.parquet" if output is None else Path(output)
-        if output is not None and file.exists() and not force:
-            raise SettingError(f"output={str(file)!r}: exists. Choose another name, or force=True to replace it.")
+        if output is not None:
+            _refuse_existing(file, force)
         predictions = complete_run(self.folder, file, options, device or self.device, progress)
         if output is None:
             predictions = predictions.in_memory()
@@ -399,6 +442,11 @@ def _graph_to_train(graph: Graph | str | Path, holdout: float | None) -> Graph:
         say = "Set aside %s for validation and %s for testing; they count as facts when you ask."
         logger.info(say, part, part)
     return loaded
+
+
+def _refuse_existing(output: Path, force: bool) -> None:
+    if output.exists() and not force:
+        raise SettingError(f"output={str(output)!r}: exists. Choose another name, or force=True to replace it.")
 
 
 def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:

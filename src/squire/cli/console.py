@@ -73,8 +73,8 @@ def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
     if evaluation.classification:
         table = Table("triple classification", "facts", "negatives", "accuracy", "F1")
         for one in evaluation.classification:
-            figures = f"{one.facts:,}", f"{one.negatives:,}", f"{one.accuracy:.3f}", f"{one.f1:.3f}"
-            table.add_row(one.method, *figures)
+            counts = f"{one.facts:,}", f"{one.negatives:,}"
+            table.add_row(one.method, *counts, f"{one.accuracy:.3f}", f"{one.f1:.3f}")
         out.print(table)
     if evaluation.reliability:
         table = Table("probabilities", "answers", "says", "true", "calibration error", "Brier", "of the base rate")

@@ -1,4 +1,4 @@
-"""Commands on runs: train, fuse, answer, evaluate, complete, plot, serve."""
+"""Commands on runs: train, fuse, answer, check, evaluate, complete, doubt, plot, serve."""
 
 from __future__ import annotations
 
@@ -112,16 +112,21 @@ def print_answers(found: squire.Answers, paths: int = 1) -> None:
     for one in found:
         title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (f"  {one.summary}", "cyan"))
         out.print(title, soft_wrap=True)
-        for evidence in (one.evidence, *one.further)[:paths]:
-            out.print(Text.assemble("       ", path_text(evidence)), soft_wrap=True)
-            if evidence.rule:
-                rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
-                out.print(Text(rule, "dim"), soft_wrap=True)
-        if one.sources:
-            shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in one.sources)
-            out.print(Text(f"       based on {one.basis}: {shares}", "dim"), soft_wrap=True)
+        print_evidence(one, paths)
     if not len(found):
         out.print("no path leads to a new answer", style="yellow")
+
+
+def print_evidence(answer: squire.Answer, paths: int) -> None:
+    """The first paths of an answer with their rules, and its sources."""
+    for evidence in (answer.evidence, *answer.further)[:paths]:
+        out.print(Text.assemble("       ", path_text(evidence)), soft_wrap=True)
+        if evidence.rule:
+            rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
+            out.print(Text(rule, "dim"), soft_wrap=True)
+    if answer.sources:
+        shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in answer.sources)
+        out.print(Text(f"       based on {answer.basis}: {shares}", "dim"), soft_wrap=True)
 
 
 def path_text(evidence: squire.Evidence) -> Text:
@@ -130,6 +135,33 @@ def path_text(evidence: squire.Evidence) -> Text:
     for edge in evidence.edges:
         text.append(f" {edge.arrow} ", "green" if edge.is_fact else "yellow").append(edge.goal)
     return text
+
+
+def check(
+    run: RunFolder,
+    head: Annotated[str, typer.Argument(help="The head of the fact.")],
+    relation: Annotated[str, typer.Argument(help="The relation.")],
+    tail: Annotated[str, typer.Argument(help="The tail of the fact.")],
+    beam: BeamOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """How likely a fact is, and what speaks for and against it. A fact of the graph is judged without itself."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as for `answer`
+    found = squire.Run(run).check(head, relation, tail, beam=beam)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_check(found)
+
+
+def print_check(found: squire.FactCheck) -> None:
+    """The fact, how likely it is, its rank, the evidence for it and each sentence against it."""
+    out.print(Text(found.fact, "bold"), soft_wrap=True)
+    rank = f"; rank {found.answer.rank:,} among the new answers"
+    out.print(Text.assemble("     ", (found.summary, "cyan"), rank), soft_wrap=True)
+    print_evidence(found.answer, 1)
+    for sentence in found.against:
+        out.print(Text.assemble(("     against: ", "yellow"), sentence), soft_wrap=True)
 
 
 def evaluate(
@@ -205,6 +237,27 @@ def complete(
         precision=precision, ranking=ranking, grounded=grounded, force=force, device=device, beam=beam,
         aggregate=aggregate,
     )  # fmt: skip
+
+
+def doubt(
+    run: RunFolder,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file to write: .tsv or .parquet; also .tsv.gz and so on.")
+    ],
+    k: Annotated[int, typer.Option("-k", min=1, help="Facts to write, at most.")] = 1000,
+    relations: Annotated[
+        list[str] | None, typer.Option("--relation", help="Judge facts of this relation only. Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the parts that are left out together.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+) -> None:
+    """Find doubtful facts of the graph: least likely first, with what speaks against each.
+
+    Each fact is judged as if it were not there. Ctrl-C writes nothing.
+    """
+    found = squire.Run(run).doubt(output, relations=relations, k=k, seed=seed, force=force)
+    out.print(Text(repr(found)), soft_wrap=True)
+    say(f"wrote {output}")
 
 
 def plot(

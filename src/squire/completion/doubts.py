@@ -1,7 +1,8 @@
 """Doubtful facts: the facts of a graph, least likely first, each judged as if it were not there.
 
-The facts are cut into parts, and each part is judged by the rest of the graph. Rules do not count a fact that they
-are judged by as their support, so they need not be mined again.
+The facts are cut into parts, and each part is judged by the rest of the graph. Rules do not count a fact that is
+judged as their support, so they need not be mined again. A fact that is the only one about an entity is left out:
+there is nothing to judge it by, and confidence was not learned from such facts.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from squire.core.files import ensure_creatable, format_suffix, replacing
+from squire.completion.predictions import tsv_cell
+from squire.core.files import create_bytes, ensure_creatable, format_suffix
 from squire.core.frames import to_frame
 from squire.core.progress import Progress, no_progress
 from squire.errors import SettingError
-from squire.graph.adjacency import Ids
-from squire.ranking.folds import MAX_FOLDS
-from squire.reasoning.checks import Objections, without_facts
+from squire.graph.adjacency import Ids, Offsets
+from squire.ranking.folds import can_be_hidden, removable
+from squire.reasoning.checks import LIKELY, Objections, without_facts
+from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Reasoner
 
 if TYPE_CHECKING:
@@ -34,10 +38,16 @@ SUFFIXES = (".tsv", ".parquet")
 
 @dataclass(frozen=True, repr=False)
 class DoubtfulFacts:
-    """Facts of a graph, least likely first."""
+    """Facts of a graph, least likely first.
+
+    >>> doubtful = squire.Run("runs/world").doubt(relations=["currency"], k=20)
+    >>> doubtful.to_frame()[["head", "tail", "confidence"]]
+    >>> doubtful.save("suspects.tsv")
+    """
 
     table: pa.Table  # head, relation, tail, confidence without the fact itself, and what speaks against it
     judged: int  # number of facts that were judged
+    left_out: int = 0  # facts that were not, since nothing else is known about their head or their tail
 
     def __len__(self) -> int:
         return len(self.table)
@@ -48,25 +58,30 @@ class DoubtfulFacts:
 
     def save(self, file: str | Path) -> None:
         """Write a .tsv or .parquet file, atomically."""
-        from pyarrow import csv, parquet
-
         file = Path(file)
-        if format_suffix(file) not in SUFFIXES:
-            raise SettingError(f"output={str(file)!r}: expected a name that ends in {' or '.join(SUFFIXES)}.")
-        ensure_creatable(file)
-        with replacing(file) as temporary:
+        check_output(file)
+        with create_bytes(file) as stream:
             if format_suffix(file) == ".parquet":
-                parquet.write_table(self.table, temporary, compression="zstd")
+                pq.write_table(self.table, stream, compression="zstd")
             else:
-                options = csv.WriteOptions(delimiter="\t", quoting_style="needed")
-                csv.write_csv(self.table, temporary, options)
+                rows = (self.table.column_names, *zip(*self.table.to_pydict().values(), strict=True))
+                stream.writelines("\t".join(map(tsv_cell, row)).encode() + b"\n" for row in rows)
 
     def __repr__(self) -> str:
         lines = [f"the {len(self):,} most doubtful of {self.judged:,} facts"]
+        if self.left_out:
+            lines[0] += f" ({self.left_out:,} more are the only fact about an entity and cannot be judged)"
         for row in self.table.slice(0, SHOWN).to_pylist():
             fact = f"{row['head']} · {row['relation']} · {row['tail']}"
-            lines.append(f"  {row['confidence']:.1%}  {fact}  {row['against']}")
+            lines.append(f"  {percent(row['confidence'])}  {fact}  {row['against']}".rstrip())
         return "\n".join(lines)
+
+
+def check_output(file: Path) -> None:
+    """Raise an error if doubtful facts cannot be saved under this name."""
+    if format_suffix(file) not in SUFFIXES:
+        raise SettingError(f"output={str(file)!r}: expected a name that ends in {' or '.join(SUFFIXES)}.")
+    ensure_creatable(file)
 
 
 def doubt_facts(
@@ -80,40 +95,53 @@ def doubt_facts(
     """The k least likely facts, of some relations or of all."""
     if k < 1:
         raise SettingError(f"k={k}: expected 1 or more.")
+    if seed < 0:
+        raise SettingError(f"seed={seed}: expected 0 or more.")
+    if isinstance(relations, str):
+        raise SettingError(f"relations={relations!r}: expected a list of relations.")
     if reasoner.fusion is None:
         folder = reasoner.run.folder
         raise SettingError(
             f"{folder}: no fusion here, so there is no confidence. Run `squire fuse {folder}` first."
         )
-    facts = reasoner.run.facts.triples
+    facts = reasoner.run.facts
+    wanted = np.ones(len(facts.triples), bool)
     if relations:
-        chosen = [reasoner.labels.relation_id(label) for label in relations]
-        facts = facts[np.isin(facts[:, 1], chosen)]
-    log_odds = judge_facts(reasoner, facts, seed=seed, progress=progress)
-    order = np.argsort(log_odds, kind="stable")[:k]
-    confidence = reasoner.fusion.confidence.of_missing(log_odds[order], facts[order, 1])
-    labels, most = reasoner.labels, facts[order]
-    columns = labels.columns(most)
-    against = _objections(reasoner, most)
+        wanted = np.isin(facts.triples[:, 1], [reasoner.labels.relation_id(label) for label in relations])
+    chosen = np.flatnonzero(wanted & can_be_hidden(facts, unlinked=False))
+    log_odds = judge_facts(reasoner, chosen, seed=seed, progress=progress)
+    confidence = reasoner.fusion.confidence.of_missing(log_odds, facts.triples[chosen, 1])
+    order = np.lexsort((log_odds, confidence))[:k]
+    most = facts.triples[chosen[order]]
+    against = [
+        sentences or ("Little in the graph speaks for it." if likely < LIKELY else "")
+        for sentences, likely in zip(_objections(reasoner, most), confidence[order].tolist(), strict=True)
+    ]
+    columns = [*reasoner.labels.columns(most), pa.array(confidence[order]), pa.array(against, pa.string())]
     names = ["head", "relation", "tail", "confidence", "against"]
-    return DoubtfulFacts(pa.table([*columns, pa.array(confidence), pa.array(against)], names), len(facts))
+    return DoubtfulFacts(pa.table(columns, names), len(chosen), int(wanted.sum()) - len(chosen))
 
 
 def judge_facts(
-    reasoner: Reasoner, facts: Ids, *, parts: int = PARTS, seed: int = 0, progress: Progress = no_progress
+    reasoner: Reasoner, chosen: Offsets, *, parts: int = PARTS, seed: int = 0, progress: Progress = no_progress
 ) -> npt.NDArray[np.float64]:
-    """How plausible facts of the graph are, by the rest of it.  facts: (fact, 3) -> log odds, (fact)"""
-    assert 2 <= parts <= MAX_FOLDS
-    order = np.random.default_rng([seed, parts]).permutation(len(facts))
-    out = np.zeros(len(facts))
-    for number in range(parts):
-        part = order[number::parts]
-        if len(part):
-            hidden = without_facts(reasoner, facts[part])
-            assert hidden.fusion is not None
-            out[part] = hidden.fusion.log_odds(facts[part])
-        progress("judging facts", number + 1, parts)
-    return out
+    """How plausible facts of the graph are, by the rest of it.
+
+    chosen: (fact), numbers of facts that can be hidden -> log odds, (fact)
+    """
+    facts = reasoner.run.facts
+    out = np.zeros(len(facts.triples))
+    waiting = np.random.default_rng([seed, parts]).permutation(chosen)
+    size = -(-len(chosen) // parts)
+    while len(waiting):
+        # Both ends of a fact must keep an edge to be judged by; where they do not, it waits for another part.
+        part = np.array(removable(facts, waiting[:size]))
+        hidden = without_facts(reasoner, facts.triples[part])
+        assert hidden.fusion is not None
+        out[part] = hidden.fusion.log_odds(facts.triples[part])
+        waiting = np.concatenate([waiting[size:], np.setdiff1d(waiting[:size], part)])
+        progress("judging facts", len(chosen) - len(waiting), len(chosen))
+    return out[chosen]
 
 
 def _objections(reasoner: Reasoner, facts: Ids) -> list[str]:

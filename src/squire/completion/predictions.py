@@ -196,10 +196,11 @@ class _Lines:
 
 
 def _tsv_line(labels: Labels, prediction: Prediction) -> str:
-    return "\t".join(map(_cell, _row(prediction, labels))) + "\n"
+    return "\t".join(map(tsv_cell, _row(prediction, labels))) + "\n"
 
 
-def _cell(value: object) -> str:
+def tsv_cell(value: object) -> str:
+    """A value as one cell of a TSV line."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return "" if value is None else str(value).translate(ESCAPES)

@@ -41,7 +41,7 @@ def hide(
         order = order[~is_linked(adjacency)[order]]
     for fold in range(folds):
         hidden = np.zeros(len(triples), bool)
-        hidden[_removable(adjacency, order[fold::folds])] = True
+        hidden[removable(adjacency, order[fold::folds])] = True
         size = adjacency.num_entities, adjacency.num_relations
         yield Adjacency.build(triples[~hidden], *size), triples[hidden]
 
@@ -50,11 +50,12 @@ def can_be_hidden(adjacency: Adjacency, unlinked: bool) -> npt.NDArray[np.bool_]
     """Whether a triple can be hidden: both ends have other edges; if `unlinked`, not with each other.  (triple)"""
     degree = np.diff(adjacency.offsets)
     head, _, tail = adjacency.triples.T
-    possible = (degree[head] > 1) & (degree[tail] > 1)
+    own = 1 + (head == tail)  # a loop is two edges of one entity
+    possible = (degree[head] > own) & (degree[tail] > own)
     return np.asarray(possible & ~is_linked(adjacency) if unlinked else possible)
 
 
-def _removable(adjacency: Adjacency, wanted: Offsets) -> list[int]:
+def removable(adjacency: Adjacency, wanted: Offsets) -> list[int]:
     """The wanted triples that can be removed, one after the other, such that both ends keep an edge."""
     degree = np.diff(adjacency.offsets).tolist()
     removed = []

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
 from squire.core.frames import to_frame
-from squire.reasoning.drawing import Step, draw_path, rounded
+from squire.reasoning.drawing import Step, draw_path, percent, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +135,7 @@ class Answer:
         """`83% likely, grounded`; without a confidence, the score."""
         if self.is_fact:
             return "in the graph"
-        sure = f"{self.confidence:.0%} likely" if self.confidence is not None else rounded(self.score, 3)
+        sure = f"{percent(self.confidence)} likely" if self.confidence is not None else rounded(self.score, 3)
         about = f"{sure}, {self.evidence.grade}"
         if self.confidence is None and self.evidence.grade != "asserted" and self.asserted >= 0.5:
             about += f", but {self.asserted:.0%} asserted"

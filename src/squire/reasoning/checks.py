@@ -13,17 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from squire.core.relations import inverse
+from squire.core.relations import inverse, is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.labels import Labels
-from squire.ranking._context import MOST_VALUES, RelationIndex
+from squire.ranking._context import MOST_VALUES, PRIOR_HOLDERS, RelationIndex
 from squire.ranking.context import PAIR_FEATURES, describe_pairs
 from squire.ranking.fusion import FusedRanking
 from squire.reasoning.answers import Answer, Origin
+from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Reasoner
 
 RARE = 0.2  # below this share, one more value or this relation is unusual
+FEW = 5  # entities with a value from which nothing can be concluded
+LIKELY = 0.5  # likelier answers say nothing against one that is as likely as this
+WORTH_NAMING = 0.02  # confidence of a likelier answer that is named
 LIKELIER = 3  # answers named that are likelier
 NAMED = 3  # values named that the graph has
 COLUMN = {name: i for i, (name, _) in enumerate(PAIR_FEATURES)}
@@ -31,7 +35,13 @@ COLUMN = {name: i for i, (name, _) in enumerate(PAIR_FEATURES)}
 
 @dataclass(frozen=True, repr=False)
 class FactCheck:
-    """How likely a fact is, and why."""
+    """How likely a fact is, and why.
+
+    >>> check = squire.Run("runs/world").check("Brazil", "official language", "Spanish")
+    >>> check.is_fact
+    False
+    >>> print(check.summary, check.against)
+    """
 
     head: str
     relation: str
@@ -43,31 +53,39 @@ class FactCheck:
     origin: Origin
 
     @property
+    def fact(self) -> str:
+        """`(France, drives on, right)`"""
+        return f"({self.head}, {self.relation}, {self.tail})"
+
+    @property
     def summary(self) -> str:
         """`in the graph; without it, 83% likely`, or `not in the graph, 12% likely`"""
         if self.is_fact:
-            return f"in the graph; without it, {self.confidence:.0%} likely"
-        return f"not in the graph, {self.confidence:.0%} likely"
+            return f"in the graph; without it, {percent(self.confidence)} likely"
+        return f"not in the graph, {percent(self.confidence)} likely"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
     def __repr__(self) -> str:
-        lines = [f"({self.head}, {self.relation}, {self.tail})", f"  {self.summary}"]
+        lines = [self.fact, f"  {self.summary}"]
         lines += [f"  for: {self.answer.evidence.text}"] if self.answer.evidence.grade != "asserted" else []
         return "\n".join(lines + [f"  against: {sentence}" for sentence in self.against])
 
     def _repr_html_(self) -> str:
         against = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.against)
-        title = f"({self.head}, {self.relation}, {self.tail})"
         return (
-            f"<p><b>{escape(title)}</b> {escape(self.summary)}</p><ul>{against}</ul>{self.answer.evidence.svg()}"
+            f"<p><b>{escape(self.fact)}</b> {escape(self.summary)}</p><ul>{against}</ul>"
+            f"{self.answer.evidence.svg()}"
         )
 
 
 def check_fact(reasoner: Reasoner, head: str, relation: str, tail: str, beam: int | None = None) -> FactCheck:
     """Judge one fact by the rest of the graph."""
+    for name, label in (("head", head), ("relation", relation), ("tail", tail)):
+        if not isinstance(label, str):
+            raise SettingError(f"{name}={label!r}: expected a label, as text.")
     if reasoner.fusion is None:
         folder = reasoner.run.folder
         raise SettingError(
@@ -105,7 +123,7 @@ def without_facts(reasoner: Reasoner, facts: Ids) -> Reasoner:
 
 @dataclass(frozen=True)
 class Objections:
-    """What speaks against facts: a value that is there already, and ends of another kind."""
+    """What speaks against facts: other values that the graph has, ends of another kind, and likelier answers."""
 
     facts: Adjacency
     relations: RelationIndex
@@ -114,24 +132,40 @@ class Objections:
     def to_fact(self, head: int, relation: int, tail: int) -> list[str]:
         """Sentences against a fact, whether or not it is among these facts."""
         backwards = inverse(relation, self.facts.num_relations)
-        return [*self._to_end(head, relation, tail, "a head"), *self._to_end(tail, backwards, head, "a tail")]
+        return [*self._to_end(head, relation, tail), *self._to_end(tail, backwards, head)]
 
-    def _to_end(self, entity: int, edge_type: int, other: int, role: str) -> list[str]:
+    def _to_end(self, entity: int, edge_type: int, other: int) -> list[str]:
+        """Sentences against one more value of an edge type; one of an inverse type is a head."""
         values = self.facts.tails_of(entity, edge_type)
         others = values[values != other].tolist()
-        name, relation = self.labels.entity(entity), self.labels.relation(edge_type)
         if others:
-            at_least, n = self.relations.at_least[edge_type], min(len(others), MOST_VALUES)
-            more = (at_least[n + 1] - (len(others) < len(values))) / max(at_least[n] - 1, 1)  # without the entity
-            if more >= RARE:
-                return []
-            there = f"it is {role} of “{relation}” with {self._names(others)}"
-            return [f"{name} has a value already: {there}. Of such entities, {more:.0%} have another."]
+            return self._against_another(entity, edge_type, others, len(values))
+        name, relation = self.labels.entity(entity), self.labels.relation(edge_type)
+        first, end = self.relations.type_offsets[entity : entity + 2]
+        if np.all(self.relations.types[first:end] == edge_type):
+            return [f"The graph says nothing else about {name}."]
         row = describe_pairs(np.array([entity]), np.array([edge_type]), self.relations)[0]
         share = float(row[COLUMN["best share"]])
         if share >= RARE:
             return []
-        return [f"{name} is not known as {role} of “{relation}”, and entities like it rarely are ({share:.0%})."]
+        backwards = is_inverse(edge_type, self.facts.num_relations)
+        fact = f"… · {relation} · {name}" if backwards else f"{name} · {relation} · …"
+        return [f"There is no other fact {fact}, and entities like {name} rarely have one."]
+
+    def _against_another(self, entity: int, edge_type: int, others: Sequence[int], num_values: int) -> list[str]:
+        """Whether entities with so many values rarely have another."""
+        n = min(len(others), MOST_VALUES)
+        at_least, one_more = self.relations.at_least[edge_type], self.relations.one_more[n]
+        alike = int(at_least[n]) - 1  # without the entity itself
+        more = int(at_least[n + 1]) - (num_values > n)
+        if alike < FEW or (more + PRIOR_HOLDERS * one_more) / (alike + PRIOR_HOLDERS) >= RARE:
+            return []
+        name, relation, shown = self.labels.entity(entity), self.labels.relation(edge_type), self._names(others)
+        backwards = is_inverse(edge_type, self.facts.num_relations)
+        known = f"{shown} · {relation} · {name}" if backwards else f"{name} · {relation} · {shown}"
+        such = "such a fact" if n == 1 else f"{n} such facts"
+        rarely = f"Of {alike:,} other entities with {such}, {_have(more)} another."
+        return [f"The graph already says: {known}. {rarely}"]
 
     def _names(self, entities: Sequence[int]) -> str:
         shown = ", ".join(self.labels.entity(entity) for entity in entities[:NAMED])
@@ -140,11 +174,15 @@ class Objections:
     def likelier(self, judged: FusedRanking, wanted: int) -> list[str]:
         """The answers to the first question that are likelier than this one, in one sentence."""
         own = judged.lists.rows(0)
-        candidates, scores, confidence = judged.lists.candidates[own], judged.scores[own], judged.confidence[own]
-        at = int(np.flatnonzero(candidates == wanted)[0])
-        above = np.flatnonzero((scores > scores[at]) & (confidence > confidence[at]))
-        above = above[np.argsort(-scores[above], kind="stable")][:LIKELIER]
-        if not len(above):
+        candidates, confidence = judged.lists.candidates[own], judged.confidence[own]
+        mine = float(confidence[candidates == wanted][0])
+        if mine >= LIKELY:  # several answers can be true
             return []
-        named = [f"{self.labels.entity(int(candidates[i]))} ({confidence[i]:.0%})" for i in above.tolist()]
-        return [f"Likelier: {', '.join(named)}."]
+        above = np.flatnonzero((confidence > mine) & (confidence >= WORTH_NAMING))
+        above = above[np.lexsort((-judged.scores[own][above], -confidence[above]))][:LIKELIER]
+        named = [f"{self.labels.entity(int(candidates[i]))} ({percent(confidence[i])})" for i in above.tolist()]
+        return [f"Likelier: {', '.join(named)}."] if named else []
+
+
+def _have(number: int) -> str:
+    return "none has" if number == 0 else f"{number:,} {'has' if number == 1 else 'have'}"

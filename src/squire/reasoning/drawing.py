@@ -80,6 +80,11 @@ def rounded(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if value >= least / 2 else f"<{least:.{digits}f}"
 
 
+def percent(share: float) -> str:
+    """`82%`, and `<1%` instead of a rounded zero."""
+    return f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%"
+
+
 def _short(name: str) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 

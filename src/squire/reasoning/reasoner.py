@@ -300,7 +300,7 @@ class Reasoner:
         ranked, number = next(self._searched(queries, decoding)) if self.has_model else (None, 0)
         paths = self._paths_to(query, ranked, number, [wanted], decoding)
         ((_, answer),) = self._weighed(fusion, judged, at, paths)
-        return judged, replace(answer, rank=1 + int(np.sum(judged.scores > judged.scores[at])))
+        return judged, replace(answer, rank=1 + int(positions(judged.lists, judged.scores)[at[0]]))
 
     def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
         """Positions of the best candidates of one question that are not in the graph, best first.  (candidate)"""

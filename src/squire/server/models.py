@@ -19,7 +19,8 @@ from squire import Aggregate as Aggregate
 from squire import Answer as Answer
 from squire import Answers as Answers
 from squire import Evidence as Evidence
-from squire import Graph, LabelIndex, Reasoner, Run, attention_of
+from squire import FactCheck as FactCheck
+from squire import Graph, LabelIndex, Reasoner, Run, attention_of, check_fact
 from squire import Origin as Origin
 from squire import RankedBy as RankedBy
 from squire import __version__ as __version__
@@ -99,23 +100,9 @@ class Model:
         ids = np.array(queries, np.int32).reshape(-1, 2)
         return reasoner.stream(ids, decoding, k=options.k, new_only=options.new_only, ranking=options.ranking)
 
-    def explain(self, query: Query, tail: int, beam: int | None) -> bytes:
-        """The rank of an answer among the candidates, and its evidence. A fact has no rank."""
-        reasoner, label = self._reasoner, self._labels.entity(tail)
-        is_fact = self.graph.facts.contains(*query, tail)
-        if is_fact:
-            answer: Answer | None = reasoner.fact(query, tail)
-        else:
-            (found,) = self._answers([query], Options(k=self.graph.num_entities, beam=beam))
-            answer = next((one for one in found if one.entity == label), None)
-        head, relation = self._labels.entity(query[0]), self._labels.relation(query[1])
-        return as_json({
-            "question": {"head": head, "relation": relation, "tail": label},
-            "is_fact": is_fact,
-            "rank": None if is_fact or answer is None else answer.rank,
-            "answer": answer,
-            "origin": reasoner.origin(reasoner.decoding(beam=beam)),
-        })  # fmt: skip
+    def check(self, head: str, relation: str, tail: str, beam: int | None) -> bytes:
+        """How likely a fact is, equal to the output of `squire check --json`."""
+        return as_json(check_fact(self._reasoner, head, relation, tail, beam))
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
         """The output of `squire study attention --json`, for one layer if `layer` is given."""

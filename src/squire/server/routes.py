@@ -15,7 +15,7 @@ from squire.errors import UnknownName
 from squire.server import models as served
 from squire.server import schemas
 from squire.server.batching import Batcher, Done
-from squire.server.models import Answers, Model, Options, __version__
+from squire.server.models import Answers, FactCheck, Model, Options, __version__
 from squire.server.problems import Problem, as_json
 from squire.server.schemas import MAX_EDGES, MAX_LABEL, MAX_MATCHES, Annotator, Label
 
@@ -175,12 +175,12 @@ async def answer(request: Request, service: ServiceDep, model: ModelDep, body: s
     return _json(done.results[0])
 
 
-@model_api.post("/explain", tags=["questions"], response_model=schemas.Explanation, responses=decoding)
-async def explain(request: Request, service: ServiceDep, model: ModelDep, body: schemas.ExplainBody) -> Response:
-    """The rank of a given answer, and its evidence."""
-    query = await run_in_threadpool(model.query, body.head, body.relation)
-    tail = await run_in_threadpool(model.entity_id, body.tail)
-    return await service.decode(request, lambda: model.explain(query, tail, body.beam))
+@model_api.post("/check", tags=["questions"], response_model=FactCheck, responses=decoding)
+async def check(request: Request, service: ServiceDep, model: ModelDep, body: schemas.CheckBody) -> Response:
+    """How likely a fact is, and what speaks for and against it: the JSON of `squire check --json`."""
+    await run_in_threadpool(model.query, body.head, body.relation)  # an unknown name need not wait
+    await run_in_threadpool(model.entity_id, body.tail)
+    return await service.decode(request, lambda: model.check(body.head, body.relation, body.tail, body.beam))
 
 
 @model_api.post("/attention", tags=["questions"], response_model=schemas.AttentionMaps, responses=decoding)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from squire.server.models import SCORES, Aggregate, Answer, Evidence, Options, Origin, RankedBy
+from squire.server.models import SCORES, Aggregate, Evidence, Options, RankedBy
 
 # Limits of one request; also in docs/service.md.
 MAX_K, MAX_BEAM, MAX_BATCH = 100, 1024, 1000
@@ -103,7 +103,7 @@ class BatchBody(OptionsBody):
     questions: list[QuestionBody] = Field(min_length=1, max_length=MAX_BATCH)
 
 
-class ExplainBody(BaseModel):
+class CheckBody(BaseModel):
     """A possible fact."""
 
     model_config = _config({**ASK_TAIL, "tail": "French"})
@@ -177,16 +177,6 @@ class Triple(BaseModel):
     head: str
     relation: str
     tail: str
-
-
-class Explanation(BaseModel):
-    """The rank of an answer, and its evidence."""
-
-    question: Triple
-    is_fact: bool = Field(description="Whether it is a fact of the graph, which has no rank.")
-    rank: int | None = Field(description="Among answers that are not in the graph; null if it is not among them.")
-    answer: Answer | None
-    origin: Origin
 
 
 class NeighbourEdge(Triple):

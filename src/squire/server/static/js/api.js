@@ -78,7 +78,7 @@ export const card = (model) => call(at(model, ""));
 export const entities = (model, q, signal) => call(at(model, "entities", { q, limit: 8 }), { signal });
 export const relations = (model, query, signal) => call(at(model, "relations", query), { signal });
 export const answer = (model, body, signal) => call(at(model, "answer"), { body, signal });
-export const explain = (model, body, signal) => call(at(model, "explain"), { body, signal });
+export const check = (model, body, signal) => call(at(model, "check"), { body, signal });
 export const neighbourhood = (model, entity, signal) =>
   call(at(model, "neighbourhood", { entity, limit: 60 }), { signal });
 export const attention = (model, body, signal) => call(at(model, "attention"), { body, signal });

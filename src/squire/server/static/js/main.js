@@ -126,6 +126,7 @@ class Page {
     const size = [plural(card.entities, "entity", "entities"), plural(card.facts, "fact")];
     byId("model-facts").textContent = size.join(" · ");
     this.ask.describe(card);
+    this.seek.describe(card);
   }
 
   title({ view, head, relation, tail, reverse }) {
@@ -199,8 +200,7 @@ class Page {
   }
 
   showSought({ answer }) {
-    const listed = [...this.found.facts, ...this.found.answers];
-    if (listed.some((one) => one.entity === answer.entity)) return this.choose(answer.entity);
+    if (this.found.answers.some((one) => one.entity === answer.entity)) return this.choose(answer.entity);
     return this.evidence.show(this.found, answer, { ...current(), path: 0 });
   }
 

@@ -1,13 +1,13 @@
-// Checks any other answer: its rank and evidence, whether it is in the list or not.
+// Checks any other answer: whether the graph has it, how likely it is, and what speaks against it.
 
 import * as api from "./api.js";
 import { Combobox } from "./combobox.js";
 import { clear, el } from "./dom.js";
-import { count, plural } from "./format.js";
+import { count, percent, plural } from "./format.js";
 import { current } from "./state.js";
 
 export class Seek {
-  /** onFound(explanation): the entity has evidence. */
+  /** onFound(check): shows the evidence for the answer. */
   constructor(onFound) {
     this.onFound = onFound;
     this.box = new Combobox({
@@ -22,6 +22,7 @@ export class Seek {
       onChoose: (name) => this.look(name),
     });
     this.said = el("p", { class: "quiet", role: "status" });
+    this.against = el("ul", { class: "quiet against", "aria-label": "What speaks against it" });
     this.node = el(
       "form",
       {
@@ -33,13 +34,20 @@ export class Seek {
       },
       this.box.node,
       this.said,
+      this.against,
     );
+  }
+
+  /** Only models with a fusion know how likely a fact is. */
+  describe({ fused }) {
+    this.node.hidden = !fused;
   }
 
   reset() {
     this.waiting?.abort();
     this.box.value = "";
     clear(this.said);
+    clear(this.against);
   }
 
   async look(name) {
@@ -48,17 +56,23 @@ export class Seek {
     const { model, head, relation, tail, reverse } = current();
     const fact = reverse ? { head: name, relation, tail } : { head, relation, tail: name };
     this.said.textContent = "Looking …";
+    clear(this.against);
     try {
-      const found = await api.explain(model, fact, this.waiting.signal);
+      const found = await api.check(model, fact, this.waiting.signal);
       this.said.textContent = inWords(name, found);
-      if (found.answer) this.onFound(found);
+      clear(
+        this.against,
+        found.against.map((sentence) => el("li", {}, sentence)),
+      );
+      this.onFound(found);
     } catch (error) {
       if (!api.wasCancelled(error)) this.said.textContent = error.message;
     }
   }
 }
 
-function inWords(name, { rank, is_fact: isFact, answer }) {
-  if (isFact) return `${name} is a fact of the graph.`;
-  return answer ? `${name} is at rank ${count(rank)}.` : `No path was found to ${name}.`;
+function inWords(name, { is_fact: isFact, confidence, answer }) {
+  const likely = `${percent(confidence)} likely`;
+  if (isFact) return `${name} is in the graph; without that fact it would be ${likely}.`;
+  return `${name} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new answers.`;
 }
