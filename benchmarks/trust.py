@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from squire.api import HOLDOUT
 from squire.completion.doubts import judge_facts
 from squire.core.files import replacing
 from squire.core.relations import both_directions
@@ -196,7 +197,7 @@ STEPS: dict[str, Callable[[Graph, int], Figures]] = {"ordinary": ordinary, "prom
 def whole(graph: Graph, seed: int = 0) -> Graph:
     """All facts, divided as `squire train` divides a file."""
     every = np.concatenate([graph.triples(split) for split in SPLITS])
-    parts = divide(every, (0.1, 0.1), np.random.default_rng(seed))
+    parts = divide(every, (HOLDOUT, HOLDOUT), np.random.default_rng(seed))
     return Graph.build(graph.name, graph.labels, parts, is_divided=True)
 
 

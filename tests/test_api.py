@@ -194,7 +194,7 @@ def a_file(folder: Path) -> Path:
 def test_a_single_file_is_divided_and_this_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "squire")
     file, parts = a_file(tmp_path), {"fuse": False, "model": False, "progress": False}
-    for name, holdout, share in (("default", None, "10 %"), ("more", 0.15, "15 %")):
+    for name, holdout, share in (("default", None, "5 %"), ("more", 0.15, "15 %")):
         caplog.clear()
         graph = squire.train(file, tmp_path / name, holdout=holdout, **parts).graph  # type: ignore[arg-type]
         assert min(len(graph.valid), len(graph.test)) > 0

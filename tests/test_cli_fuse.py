@@ -52,7 +52,7 @@ def fused(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_fused_folder_is_evaluated_by_its_fusion(fused: Path) -> None:
     content = json.loads(run("evaluate", fused, "--json"))
     assert "split:test|side:tail|method:fused" in content["rows"][0]["signature"]
-    assert 0 <= content["reliability"]["first 1"]["error"] <= 1
+    assert 0 <= content["reliability"]["ordinary questions, first 1"]["error"] <= 1
     assert content["rows"][0]["mrr"] > content["rows"][2]["mrr"]
     text = run("evaluate", fused, "--split", "valid", "--ranking", "fused")
     assert "Calibration error of the first 10" in text

@@ -1,4 +1,4 @@
-"""Confidences: isotonic regression against brute force, its error, and thresholds."""
+"""Calibrated rank scores: isotonic regression against brute force, and its error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def test_no_step_rests_on_few_answers_and_none_is_certainty() -> None:
 def test_without_answers_a_chance_is_believed() -> None:
     nothing = Calibration.fit(np.empty(0), np.empty(0, bool))
     assert nothing.confidence(np.array([0.3]))[0] == pytest.approx(0.3)
-    assert Calibrations((nothing, nothing)).threshold_for(0.5) is None
 
 
 def of_two_kinds(size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -71,17 +70,6 @@ def test_a_kind_of_few_answers_is_taken_for_one_like_all() -> None:
     calibration = Calibrations.fit(score, is_true, unseen, kind, 2)
     everything = Calibration.fit(score, is_true)
     assert calibration.maps[1].truth.tolist() == everything.truth.tolist()
-
-
-def test_answers_above_a_threshold_are_as_precise_as_was_asked() -> None:
-    calibration = Calibrations.fit(*of_two_kinds(20_000), 2)
-    score, is_true, _, kind = of_two_kinds(20_000, seed=1)
-    confidence = calibration.confidence(score, kind)
-    for precision in (0.5, 0.8):
-        threshold = calibration.threshold_for(precision)
-        assert threshold is not None
-        assert is_true[confidence >= threshold].mean() == pytest.approx(precision, abs=0.03)
-    assert calibration.threshold_for(1.0) is None
 
 
 def test_error_is_the_mean_gap_over_bins_of_equally_many() -> None:

@@ -22,6 +22,7 @@ from squire.search.known_paths import complete, connect
 from squire.search.options import SearchEdges
 
 QUESTION = ("cleo", "grandparent")
+SOME_QUESTIONS = np.array([(entity, relation) for entity in range(5) for relation in range(3)], np.int32)
 
 
 @cache
@@ -194,7 +195,7 @@ def test_the_command_says_how_sure_and_what_it_rests_on() -> None:
 
     best = reasoner().answer(*QUESTION, k=1)[0]
     text = run("-k", "1")
-    assert f"{best.entity}  {best.confidence:.0%} likely, {best.evidence.grade}" in text
+    assert f"{best.entity}  {best.summary}" in text
     assert f"based on {best.basis}: " in text
     assert "likely" not in run("--ranking", "paths")
     content = json.loads(run("--json", "-k", "1"))
@@ -209,26 +210,36 @@ def test_bulk_predictions_of_a_wanted_precision_are_those_answers_that_are_sure_
         assert result.exit_code == 0, result.exception or result.output
         return result.output
 
-    fusion = reasoner().fusion
-    assert fusion
     run(fused_run(), "-o", tmp_path / "all.tsv", "--relation", "grandparent", "-k", 99, "--heads", "all")
     rows = [line.split("\t") for line in (tmp_path / "all.tsv").read_text().splitlines()]
     sure = rows[0].index("confidence")
     assert rows[0][sure:] == ["confidence", "basis"]
-    confidences = sorted({float(row[sure]) for row in rows[1:]})
-    least_for = {precision / 100: fusion.calibration.threshold_for(precision / 100) for precision in range(48, 95)}
-    precision, least = next((p, c) for p, c in least_for.items() if c and confidences[0] < c <= confidences[-1])
+    confidences = sorted((float(row[sure]) for row in rows[1:]), reverse=True)
+    half = confidences[: len(confidences) // 2]
+    precision = sum(half) / len(half) - 1e-4  # the mean of what is kept is what should be true
     run(
         fused_run(), "-o", tmp_path / "sure.tsv", "--relation", "grandparent", "-k", 99, "--heads", "all",
         "--precision", precision,
     )  # fmt: skip
     kept = [line.split("\t") for line in (tmp_path / "sure.tsv").read_text().splitlines()]
-    assert kept == [rows[0], *(row for row in rows[1:] if float(row[sure]) >= least - 1e-6)]
-    assert 1 < len(kept) < len(rows)
+    least = min(float(row[sure]) for row in kept[1:])
+    assert kept == [rows[0], *(row for row in rows[1:] if float(row[sure]) >= least)]
+    assert len(half) <= len(kept) - 1 < len(rows) - 1
 
 
 def test_a_precision_needs_a_fusion_and_must_have_been_reached() -> None:
     with pytest.raises(SettingError, match=r"precision=0\.9: answers ranked by paths have no confidence"):
-        Reasoner.load(small_run()).confidence_for(0.9)
-    with pytest.raises(SettingError, match=r"precision=1: no answers were true that often on valid\. Ask"):
-        reasoner().confidence_for(1.0)
+        Reasoner.load(small_run()).confidence_for(0.9, SOME_QUESTIONS, 3)
+    with pytest.raises(SettingError, match=r"precision=1: the most confident answer is \d+% likely"):
+        reasoner().confidence_for(1.0, SOME_QUESTIONS, 3)
+
+
+def test_the_least_confidence_for_a_precision_leaves_answers_of_that_mean() -> None:
+    fusion = reasoner().fusion
+    assert fusion
+    every = [one.confidence for one in fusion.rank(SOME_QUESTIONS)]
+    confidences = -np.sort(-np.concatenate(every))
+    for wanted in (confidences[0] - 1e-9, confidences[:3].mean(), confidences.mean()):
+        least = reasoner().confidence_for(wanted, SOME_QUESTIONS, 10**6)
+        most = max(n for n in range(1, len(confidences) + 1) if confidences[:n].mean() >= wanted)
+        assert least == pytest.approx(confidences[most - 1])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from squire.reasoning.reasoner import RankedBy, Reasoner
 
 logger = logging.getLogger(__name__)
-HOLDOUT = 0.1  # share of a single file for each of valid and test
+HOLDOUT = 0.05  # share of a single file for each of valid and test
 
 
 class SearchSettings(TypedDict, total=False):
@@ -127,6 +127,7 @@ def train(
     fuse: bool = True,
     model: bool = True,
     holdout: float | None = None,
+    missing: float | None = None,
     progress: bool = True,
 ) -> Run:
     """Learn from a graph: rules, the fusion, paths and the model, all kept in a run folder.
@@ -135,8 +136,9 @@ def train(
     settings: changes to the recipe, as {"train.epochs": 5}.
     minutes: time limit for training the model; `resume=True` continues later.
     fuse, model: leave out the fusion, or the model.
-    holdout: the share of a single file that is set aside for validation, and as much for testing; 0.1 by default.
-    Answers know these facts, too. With 0 nothing is set aside: there is nothing to evaluate or to calibrate on.
+    holdout: the share of a single file that is set aside for validation, and as much for testing; 0.05 by default.
+    Answers know these facts, too. With 0 nothing is set aside, and there is nothing to evaluate on.
+    missing: the share of true facts that the graph is assumed to lack; see `fuse`.
 
     Ctrl-C saves and raises `Interrupted`. Under torchrun, several processes train together.
 
@@ -146,7 +148,7 @@ def train(
     from squire.training.pipeline import TrainingOptions, existing_run, new_run, train_run
 
     folder, overrides = Path(folder), _overrides(settings)
-    options = TrainingOptions(rules.rules if rules else None, minutes, device, fuse, model, progress)
+    options = TrainingOptions(rules.rules if rules else None, minutes, device, fuse, model, progress, missing)
     if resume and (overrides or recipe != "auto" or rules or holdout is not None):
         raise SettingError("resume=True: the run keeps its recipe, settings, rules and splits. Leave them out.")
     if graph is None and not resume:

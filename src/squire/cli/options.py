@@ -19,6 +19,13 @@ AggregateOption = Annotated[
     Literal["sum", "max"] | None,
     typer.Option(help="Rank by all paths to an answer, or by the best one; default: the recipe's."),
 ]
+MissingOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of true facts that the graph is assumed to lack, on which confidence depends; by default that of "
+        "valid and test, or 0.1 for a single file."
+    ),
+]
 RankingOption = Annotated[
     Literal["paths", "fused"] | None,
     typer.Option(help="By the model's paths, or by all evidence; default: fused if the run has a fusion."),

@@ -18,6 +18,7 @@ from squire.cli.options import (
     BeamOption,
     DeviceOption,
     GroundedOption,
+    MissingOption,
     RankingOption,
     RunFolder,
 )
@@ -45,14 +46,15 @@ def train(
     model: Annotated[bool, typer.Option("--model/--no-model", help="Train the model.")] = True,
     holdout: Annotated[
         float | None,
-        typer.Option(help="Share of a single file that becomes valid, and as much test; by default 0.1."),
+        typer.Option(help="Share of a single file that becomes valid, and as much test; by default 0.05."),
     ] = None,
+    missing: MissingOption = None,
 ) -> None:
     """Learn from a graph: rules, fusion, paths and model. Ctrl-C saves; --resume continues."""
     mined = squire.RuleSet.load(rules, source) if rules else None
     run = squire.train(
         source, folder, recipe=recipe, settings=settings or [], rules=mined, minutes=minutes, device=device,
-        resume=resume, fuse=fuse, model=model, holdout=holdout,
+        resume=resume, fuse=fuse, model=model, holdout=holdout, missing=missing,
     )  # fmt: skip
     if not run.is_finished:
         say(f"To continue: squire train --out {folder} --resume")
@@ -69,10 +71,11 @@ def fuse(
     names: Annotated[
         bool, typer.Option("--names/--no-names", help="Use words that the names of entities share.")
     ] = True,
+    missing: MissingOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden parts and of the ranker.")] = 0,
 ) -> None:
     """Fit the fusion again: a ranker that weighs rules, frequency, similar entities, connections and names."""
-    fused = squire.fuse(run, folds=folds, paths=paths, names=names, seed=seed)
+    fused = squire.fuse(run, folds=folds, paths=paths, names=names, missing=missing, seed=seed)
     if len(fused.graph.valid):
         print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False))
 

@@ -157,6 +157,7 @@ class ModelCard(ModelSummary):
     recipe: dict[str, Any]
     version: str
     description: str
+    missing: float | None = Field(description="Share of true facts that the graph is assumed to lack.")
     quality: list[dict[str, Any]] = Field(description="Results of `squire evaluate`: rows with signatures …")
     limits: dict[str, int] = {"k": MAX_K, "beam": MAX_BEAM, "batch": MAX_BATCH}
     examples: list[dict[str, str]] = Field(description="Questions: a head and a relation each.")

@@ -159,8 +159,10 @@ class TrainingOptions:
     fuse: bool = True
     model: bool = True
     show_progress: bool = True
+    missing: float | None = None  # share of true facts that the graph is assumed to lack
 
     def __post_init__(self) -> None:
+        FusionOptions(missing=self.missing)  # refuses what is no share
         if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes >= 0):
             raise SettingError(f"minutes={self.minutes}: expected a number of minutes, 0 or more.")
 
@@ -187,7 +189,7 @@ def train_run(
             if ours.leads:
                 stack.enter_context(open_folder())
                 if options.fuse and not has_fusion(folder):
-                    fusion = _try_to_fuse(folder, show)
+                    fusion = _try_to_fuse(folder, options.missing, show)
                     if rules is None and fusion:  # mined already
                         mined = fusion.features.rules
                         rules = mined.take(mined.is_closed)
@@ -208,11 +210,11 @@ def train_run(
         return outcome
 
 
-def _try_to_fuse(folder: Path, show: bool) -> Fusion | None:
+def _try_to_fuse(folder: Path, missing: float | None, show: bool) -> Fusion | None:
     """Fit the fusion; a graph too small for one is trained without."""
     with progress_bar("fusing", show) as bar:
         try:
-            fusion = fuse_run(folder, progress=bar.stage)
+            fusion = fuse_run(folder, FusionOptions(missing=missing), progress=bar.stage)
         except SettingError as error:
             logger.warning("%s Answers will be ranked by paths.", error)
             return None
