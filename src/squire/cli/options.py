@@ -22,8 +22,8 @@ AggregateOption = Annotated[
 MissingOption = Annotated[
     float | None,
     typer.Option(
-        help="Share of true facts that the graph is assumed to lack, on which confidence depends; by default that of "
-        "valid and test, or 0.1 for a single file."
+        help="Share of true facts that the graph is assumed to lack, on which confidence depends. By default that "
+        "of valid and test, or 0.1 for a single file."
     ),
 ]
 RankingOption = Annotated[

@@ -179,9 +179,9 @@ class Model:
             "description": (
                 f"Finds missing facts of {graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} "
                 f"relations, {graph.facts.num_edges // 2:,} facts. Answers are ranked by their evidence; "
-                f"paths are searched with a beam of {self._recipe['decode']['beam']}. {self._assumption()}See how "
-                f"good the model is under quality, and compare it with the frequency row, which always guesses the "
-                f"most frequent answers."
+                f"paths are searched with a beam of {self._recipe['decode']['beam']}. {self._assumption()} See how "
+                f"good the model is under quality, and compare it with the frequency row, which always guesses "
+                f"the most frequent answers."
             ),
             "missing": self._reasoner.fusion.info.missing if self._reasoner.fusion else None,
             "quality": self._quality(),
@@ -191,11 +191,9 @@ class Model:
     def _assumption(self) -> str:
         fusion = self._reasoner.fusion
         if fusion is None:
-            return "Scores are not probabilities. "
-        return (
-            f"Confidence is the probability that a fact is true, if the graph lacks {fusion.info.missing:.0%} of all "
-            f"true facts. "
-        )
+            return "Scores are not probabilities."
+        share = f"{fusion.info.missing:.0%}"
+        return f"Confidence is the probability that a fact is true, if the graph lacks {share} of all true facts."
 
     def _quality(self) -> list[dict[str, Any]]:
         """The results of `squire evaluate` for what is served; those of another model or fusion are left out."""
