@@ -216,7 +216,7 @@ class Reasoner:
         found = [judged.confidence[positions(judged.lists, judged.scores) < k] for judged in fusion.rank(queries)]
         confidence = -np.sort(-np.concatenate(found))
         expected = np.cumsum(confidence) / np.arange(1, len(confidence) + 1)  # share of true ones among the first
-        enough = np.flatnonzero(expected >= precision)
+        enough = np.flatnonzero(expected >= precision - 1e-9)  # a mean of equal confidences is not exact
         if not len(enough):
             best = f"the most confident answer is {confidence[0]:.0%} likely" if len(confidence) else "no answers"
             raise SettingError(f"precision={precision:g}: {best}. Ask for less.")
