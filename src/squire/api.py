@@ -181,7 +181,7 @@ def fuse(
     paths: also use the model's scores, which trains one more model per fold.
     names: words that the names of entities share are evidence.
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
-    that of valid and test, or 0.1 if these were drawn from a single file.
+    that of valid and test, at most 0.1.
     """
     from squire.ranking.folds import FEW_FOLDS, FOLDS, MAX_FOLDS
     from squire.ranking.fusion import FusionOptions

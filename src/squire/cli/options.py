@@ -23,7 +23,7 @@ MissingOption = Annotated[
     float | None,
     typer.Option(
         help="Share of true facts that the graph is assumed to lack, on which confidence depends. By default that "
-        "of valid and test, or 0.1 for a single file."
+        "of valid and test, at most 0.1."
     ),
 ]
 RankingOption = Annotated[

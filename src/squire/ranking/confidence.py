@@ -48,7 +48,7 @@ from squire.ranking.networks import Network, NetworkOptions, Networks, fit_netwo
 
 Floats = npt.NDArray[np.float64]
 
-DEFAULT_MISSING = 0.1  # share of true facts that a graph without given splits is assumed to lack
+DEFAULT_MISSING = 0.1  # share of true facts that a graph is assumed to lack, unless its splits are smaller
 MOST_MISSING = 0.9
 OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=5)
 BATCHES, SMALLEST_BATCH = 200, 32  # of an epoch, unless batches would be smaller than this
@@ -175,11 +175,14 @@ def _share(part: npt.NDArray[np.float64] | npt.NDArray[np.int64], whole: Floats)
 
 
 def missing_share(graph: Graph) -> float:
-    """The share of facts in valid and test if these were given, else DEFAULT_MISSING."""
+    """The share of facts in valid and test if these were given, but at most DEFAULT_MISSING.
+
+    They are facts when a person asks. Whether as many are missing from the whole is an assumption.
+    """
     held_out = len(graph.valid) + len(graph.test)
     if graph.is_divided or not held_out:
         return DEFAULT_MISSING
-    return held_out / (held_out + len(graph.train.triples))
+    return min(held_out / (held_out + len(graph.train.triples)), DEFAULT_MISSING)
 
 
 # ------------------------------------------------------------------------------------------------- confidence

@@ -180,8 +180,8 @@ class Model:
                 f"Finds missing facts of {graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} "
                 f"relations, {graph.facts.num_edges // 2:,} facts. Answers are ranked by their evidence; "
                 f"paths are searched with a beam of {self._recipe['decode']['beam']}. {self._assumption()} See "
-                f"how good the model is under quality, and compare it with the frequency row, which always guesses "
-                f"the most frequent answers."
+                f"how good the model is under quality, and compare it with the frequency row, which always "
+                f"guesses the most frequent answers."
             ),
             "missing": self._reasoner.fusion.info.missing if self._reasoner.fusion else None,
             "quality": self._quality(),
