@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 import sys
 from html import unescape
+from typing import Any
 
 import typer
 from plot_results import GRAPHS, HOME, PUBLISHED, measured, read, row
 from typer.cli import get_docs_for_click
 
 from squire.cli import app
+from squire.evaluation.ordinary import SIDES
+from squire.ranking.context import KINDS
 
 
 def command_line() -> str:
@@ -66,6 +69,58 @@ def evidence_table() -> str:
     return "\n".join(lines)
 
 
+def trusted() -> list[tuple[str, dict[str, Any]]]:
+    """The figures of benchmarks/trust.py, by graph."""
+    graphs = (
+        graph for graph in (*GRAPHS, "world", "family") if (HOME / "results" / f"trust-{graph}.json").exists()
+    )
+    return [(graph, read(f"trust-{graph}")) for graph in graphs]
+
+
+def ordinary_table() -> str:
+    """Confidence on ordinary questions: first answers, and the calibration error of each kind."""
+    lines = [
+        "| graph | questions | says | true | calibration error | Brier, of the base rate "
+        "| with a value: tails, heads | without: tails, heads | untypical: tails, heads |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for graph, content in trusted():
+        curves = content["ordinary"]["reliability"]
+        first = curves["first 1"]
+        kinds = [", ".join(figure(curves[f"{kind}, {side}"]["error"]) for side in SIDES) for kind in KINDS]
+        cells = [
+            graph, f"{first['answers']:,}", figure(first["says"]), figure(first["true"]),
+            f"**{figure(first['error'])}**", f"{figure(first['brier'])}, {figure(first['base_brier'])}", *kinds,
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def promise_table() -> str:
+    """What share of the facts that `complete --precision` keeps is true."""
+    lines = ["| graph | hidden facts | P = .5: true, recall | P = .8 | P = .9 |", "|---|---|---|---|---|"]
+    for graph, content in trusted():
+        if "promise" in content:
+            own = content["promise"]
+            kept = (f"{figure(it['true'])}, {figure(it['recall'])}" for it in own["precision"].values())
+            hidden = f"{own['hidden']:,}"
+            lines.append(f"| {' | '.join([graph, hidden, *kept])} |")
+    return "\n".join(lines)
+
+
+def doubt_table() -> str:
+    """How well planted facts are told from others."""
+    ways = ("any entity", "of the right kind", "seen with the relation", "all")
+    lines = [f"| graph | method | {' | '.join(ways)} | precision |", "|---|---|---|---|---|---|---|"]
+    for graph, content in trusted():
+        if "doubt" in content:
+            own = content["doubt"]
+            for method, precision in own["precision"].items():
+                figures = (figure(own["auroc"][way][method]) for way in ways)
+                lines.append(f"| {' | '.join([graph, method, *figures, figure(precision)])} |")
+    return "\n".join(lines)
+
+
 def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}".removeprefix("0")
 
@@ -77,7 +132,10 @@ def shares(content: dict[str, dict[str, float]]) -> str:
 
 def fill(text: str) -> str:
     """The page with its tables written again, each between `<!-- generated: NAME -->` and `<!-- end -->`."""
-    tables = {"ranking": ranking_table(), "evidence": evidence_table()}
+    tables = {
+        "ranking": ranking_table(), "evidence": evidence_table(), "ordinary": ordinary_table(),
+        "promise": promise_table(), "doubt": doubt_table(),
+    }  # fmt: skip
     for name, table in tables.items():
         start, end = f"<!-- generated: {name} -->", "<!-- end -->"
         before, rest = text.split(start)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.reasoning.answers import Edge, Evidence
-from squire.reasoning.drawing import GAP, LONGEST, Step, draw_path, rounded
+from squire.reasoning.drawing import GAP, LONGEST, Step, draw_path, percent, rounded
 
 SVG = ElementTree.Element
 names = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn", "Co"]), min_size=1, max_size=40)
@@ -112,3 +112,10 @@ def test_evidence_draws_its_edges() -> None:
     assert evidence.start == "Austria"
     steps = [Step("flows through", "Danube", True, None), Step("flows through", "Serbia", False, 0.25)]
     assert evidence.svg() == draw_path("Austria", steps)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0, "0%"), (0.004, "<1%"), (0.005, "<1%"), (0.0051, "1%"), (0.826, "83%")]
+)
+def test_small_shares_are_not_rounded_to_none(share: float, words: str) -> None:
+    assert percent(share) == words

@@ -195,6 +195,7 @@ def test_the_command_says_how_sure_and_what_it_rests_on() -> None:
 
     best = reasoner().answer(*QUESTION, k=1)[0]
     text = run("-k", "1")
+    assert best.summary.endswith(f"% likely, {best.evidence.grade}")
     assert f"{best.entity}  {best.summary}" in text
     assert f"based on {best.basis}: " in text
     assert "likely" not in run("--ranking", "paths")

@@ -82,7 +82,8 @@ def rounded(value: float, digits: int = 2) -> str:
 
 def percent(share: float) -> str:
     """`82%`, and `<1%` instead of a rounded zero."""
-    return f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%"
+    text = f"{share:.0%}"
+    return "<1%" if share > 0 and text == "0%" else text
 
 
 def _short(name: str) -> str:

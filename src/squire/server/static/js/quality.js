@@ -178,7 +178,10 @@ function evidence(shares) {
 }
 
 function reliability(curves) {
-  const found = Object.entries(curves ?? {}).filter(([, curve]) => curve?.confidence?.length);
+  // Curves of each kind of question are in the JSON only.
+  const found = Object.entries(curves ?? {}).filter(
+    ([name, curve]) => name.includes("first") && curve?.confidence?.length,
+  );
   if (!found.length) return null;
   return el(
     "div",
@@ -187,8 +190,8 @@ function reliability(curves) {
     el(
       "p",
       { class: "quiet" },
-      "On the diagonal, 60 % of the answers with a confidence of 60 % are true. Below it the model is too " +
-        "sure, above it not sure enough.",
+      "On the diagonal, 60 % of the answers that are called 60 % likely are true. Below it the model is too sure, " +
+        "above it not sure enough. Benchmark questions all have a missing answer; most ordinary ones have none.",
     ),
     el(
       "div",

@@ -18,9 +18,7 @@ export function reliabilityCurve(name, { confidence, truth, count: counts, error
   }));
   const most = Math.max(...points.map((point) => point.n));
   const grid = [0, 0.25, 0.5, 0.75, 1];
-  const label = name.replace(/^first (\d+)$/, (_, n) =>
-    n === "1" ? "the first answer" : `the first ${n} answers`,
-  );
+  const label = name.replace(/first (\d+)$/, (_, n) => (n === "1" ? "first answer" : `first ${n} answers`));
   return el(
     "figure",
     { class: "curve" },
