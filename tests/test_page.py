@@ -163,16 +163,21 @@ def test_any_answer_can_be_checked(browser: Browser) -> None:
         field = visit.page.get_by_role("combobox", name="Check another answer")
         ranked = [one["entity"] for one in asked(address, "models/family/answer", {**ANSWER, "k": 50})["answers"]]
         unlisted = next(name for name in ranked if name not in visit.names())
-        for name, known in (("cleo 2", "is in the graph; without that fact"), (unlisted, "is not in the graph; ")):
+        for name, known in (("cleo 2", "is in the graph; without it, "), (unlisted, "is not in the graph; ")):
             fact = {"head": "cleo", "relation": "grandparent", "tail": name}
             check = asked(address, "models/family/check", fact)
             field.fill(name)
             field.press("Enter")
-            expect(status).to_contain_text(f"{name} {known}")
+            expect(status).to_contain_text(f"cleo · grandparent · {name} {known}")
             expect(status).to_contain_text("% likely")
             expect(against).to_have_text(check["against"])
             expect(visit.page.locator("#evidence h2 .entity").last).to_have_text(name)
             expect(visit.page.locator("#drawing .edge")).not_to_have_count(0)
+        visit.open("#/ask?model=family&relation=grandparent&tail=cleo+2&reverse=1&k=5")
+        field.fill("cleo")
+        field.press("Enter")
+        expect(status).to_contain_text("cleo · grandparent · cleo 2 is in the graph; without it, ")
+        expect(visit.page.locator("#evidence h2")).to_have_text("cleograndparentcleo 2")
 
 
 def test_a_model_without_confidence_offers_no_check(visit: Visit) -> None:

@@ -19,7 +19,7 @@ import { themeSwitch } from "./theme-switch.js";
 class Page {
   constructor() {
     this.ask = new Ask();
-    this.seek = new Seek((found) => this.showSought(found));
+    this.seek = new Seek((name, check) => this.showSought(name, check));
     this.list = new AnswerList({
       onChoose: (entity, byHand) => this.choose(entity, byHand),
       onEnter: () => this.toEvidence(),
@@ -199,9 +199,9 @@ class Page {
     this.evidence.show(this.found, chosen, view);
   }
 
-  showSought({ answer }) {
-    if (this.found.answers.some((one) => one.entity === answer.entity)) return this.choose(answer.entity);
-    return this.evidence.show(this.found, answer, { ...current(), path: 0 });
+  showSought(name, check) {
+    if (this.found.answers.some((one) => one.entity === name)) return this.choose(name);
+    return this.evidence.show({ ...check, tail: null }, check.answer, { ...current(), path: 0 }); // asks for the tail
   }
 
   choose(entity, byHand = false) {

@@ -7,7 +7,7 @@ import { count, percent, plural } from "./format.js";
 import { current } from "./state.js";
 
 export class Seek {
-  /** onFound(check): shows the evidence for the answer. */
+  /** onFound(name, check): shows the evidence for the answer. */
   constructor(onFound) {
     this.onFound = onFound;
     this.box = new Combobox({
@@ -59,20 +59,21 @@ export class Seek {
     clear(this.against);
     try {
       const found = await api.check(model, fact, this.waiting.signal);
-      this.said.textContent = inWords(name, found);
+      this.said.textContent = inWords(found);
       clear(
         this.against,
         found.against.map((sentence) => el("li", {}, sentence)),
       );
-      this.onFound(found);
+      this.onFound(name, found);
     } catch (error) {
       if (!api.wasCancelled(error)) this.said.textContent = error.message;
     }
   }
 }
 
-function inWords(name, { is_fact: isFact, confidence, answer }) {
+function inWords({ head, relation, tail, is_fact: isFact, confidence, answer }) {
+  const fact = `${head} · ${relation} · ${tail}`;
   const likely = `${percent(confidence)} likely`;
-  if (isFact) return `${name} is in the graph; without that fact it would be ${likely}.`;
-  return `${name} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new answers.`;
+  if (isFact) return `${fact} is in the graph; without it, ${likely}.`;
+  return `${fact} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new tails.`;
 }
