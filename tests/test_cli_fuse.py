@@ -55,7 +55,7 @@ def test_a_fused_folder_is_evaluated_by_its_fusion(fused: Path) -> None:
     assert 0 <= content["reliability"]["ordinary questions, first 1"]["error"] <= 1
     assert content["rows"][0]["mrr"] > content["rows"][2]["mrr"]
     text = run("evaluate", fused, "--split", "valid", "--ranking", "fused")
-    assert "Calibration error of the first 10" in text
+    assert "ordinary, first 10" in text
 
 
 def test_options_of_paths_mean_paths_and_do_not_go_with_a_fusion(fused: Path) -> None:

@@ -77,10 +77,10 @@ def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:
             table.add_row(one.method, *counts, f"{one.accuracy:.3f}", f"{one.f1:.3f}")
         out.print(table)
     if evaluation.reliability:
-        table = Table("probabilities", "answers", "says", "true", "calibration error", "Brier", "of the base rate")
+        table = Table("calibration", "answers", "says", "true", "error", "Brier", "base rate")
         for name, it in evaluation.reliability.items():
             cells = (f"{it[key]:.3f}" for key in ("says", "true", "error", "brier", "base_brier"))
-            table.add_row(name, f"{it['answers']:,}", *cells)
+            table.add_row(name.replace(" questions", ""), f"{it['answers']:,}", *cells)
         out.print(table)
 
 
