@@ -54,7 +54,7 @@ def test_the_loss_is_the_likelihood_of_what_was_hidden(
 
 
 def confidence_of(shares: Shares, missing: float) -> Confidence:
-    return Confidence(None, shares, missing)  # type: ignore[arg-type]  # the networks are not asked
+    return Confidence(None, np.zeros((2, 0)), shares, missing)  # type: ignore[arg-type]  # the networks are not asked
 
 
 def two_relations(valid: tuple[float, float] = (0, 0), test: tuple[float, float] = (0, 0)) -> Shares:

@@ -47,11 +47,14 @@ from squire.ranking.folds import can_be_hidden
 from squire.ranking.networks import Network, NetworkOptions, Networks, fit_networks
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 DEFAULT_MISSING = 0.1  # share of true facts that a graph is assumed to lack, unless its splits are smaller
 MOST_MISSING = 0.9
-OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=5)
+OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=6)
 BATCHES, SMALLEST_BATCH = 200, 32  # of an epoch, unless batches would be smaller than this
+HIDDEN_PER_KNOT, MIN_KNOTS = 100, 3  # hidden facts behind each point of the correction of log odds
+MOST_SHIFT = 5.0
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
 PRIOR_FACTS = 10.0  # of an average relation, added to the counts of each relation
@@ -188,14 +191,18 @@ def missing_share(graph: Graph) -> float:
 # ------------------------------------------------------------------------------------------------- confidence
 
 
-def held_back(queries: Ids, networks: int) -> Offsets:
-    """The number of the network that does not see a question when it is fitted, and later judges it.
+def unseen_by(queries: Ids, networks: int) -> Bools:
+    """Which networks do not see a question when they are fitted, and later judge it: about half of them.
 
     A missing fact is taken for a false one when networks are fitted, in every fold. A network that has seen it
-    would recognise it by its features, and call it false.  (question, 2) -> (question)
+    would recognise it by its features, and call it false.  (question, 2) -> (question, network)
     """
-    head, relation = queries.astype(np.int64).T
-    return np.asarray((head * 7919 + relation * 104_729) % 1_000_003 % networks)
+    head, relation = queries.astype(np.uint64).T
+    code = (head * np.uint64(7919) + relation * np.uint64(104_729) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    bits = (code[:, None] >> (np.uint64(40) + np.arange(networks, dtype=np.uint64))) & np.uint64(1)
+    unseen = np.asarray(bits, bool)
+    unseen[np.arange(len(queries)), (code >> np.uint64(20)) % np.uint64(networks)] |= ~unseen.any(axis=1)
+    return unseen
 
 
 @dataclass(frozen=True)
@@ -203,6 +210,7 @@ class Confidence:
     """Networks that know how plausible a fact is, and the share of facts that are missing."""
 
     networks: Networks
+    knots: Floats  # (2, knot): log odds by the networks, rising, and what they should be
     shares: Shares
     share_missing: float  # of all true facts: an assumption
 
@@ -212,8 +220,8 @@ class Confidence:
         """z of all candidates, or of some rows.  (row)"""
         queries = lists.queries[lists.query if rows is None else lists.query[rows]]
         columns = fact_columns(lists, scores, index, rows)
-        number = held_back(queries, len(self.networks.networks))
-        return self.networks.scores_by_one(columns, queries[:, 1], number)
+        unseen = unseen_by(queries, len(self.networks.networks))
+        return corrected(self.networks.scores_by_some(columns, queries[:, 1], unseen), self.knots)
 
     def of_missing(self, log_odds: Floats, relation: Ids) -> Floats:
         """Probability that facts are true which the graph, with all its splits, does not have (3).  (fact)"""
@@ -267,9 +275,9 @@ class Examples:
     """Candidates of questions; some are hidden facts."""
 
     columns: Features  # (candidate, column)
-    held_back: Offsets  # (candidate): number of the network that does not see it
+    unseen: Bools  # (candidate, network): which networks do not see it
     relation: Ids  # (candidate): edge type
-    is_hidden: npt.NDArray[np.bool_]  # (candidate)
+    is_hidden: Bools  # (candidate)
     weight: Floats  # (candidate): how many candidates of ordinary questions it stands for
     labelled: Floats  # (candidate): l of (1)
     absent: Floats  # (candidate): u of (1)
@@ -305,8 +313,10 @@ class ConfidenceFit:
             progress("ordinary questions", number + 1, len(folds))
         table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
         stage = partial(progress, "fitting the confidence")
-        networks = fit_plausibility(Examples.join(parts), table, num_edge_types, self.seed, self.options, stage)
-        return Confidence(networks, self.shares, share_missing)
+        examples = Examples.join(parts)
+        networks = fit_plausibility(examples, table, num_edge_types, self.seed, self.options, stage)
+        log_odds = networks.scores_by_some(examples.columns, examples.relation, examples.unseen)
+        return Confidence(networks, fit_knots(log_odds, examples), self.shares, share_missing)
 
     def _examples(
         self,
@@ -329,7 +339,7 @@ class ConfidenceFit:
             parts.append(
                 Examples(
                     fact_columns(lists, scores, fold.relations, kept),
-                    held_back(lists.queries, self.options.networks)[lists.query[kept]],
+                    unseen_by(lists.queries, self.options.networks)[lists.query[kept]],
                     relation,
                     train.contains_each(head, relation, lists.candidates[kept]),
                     stands_for * weights[first : first + len(lists)][lists.query[kept]],
@@ -367,8 +377,44 @@ def fit_plausibility(
     size = min(options.batch_size, max(len(examples.weight) // BATCHES, SMALLEST_BATCH))
     return fit_networks(
         examples.columns, len(examples.weight), loss, table, num_edge_types, seed,
-        replace(options, batch_size=size), progress, bias=bias, held_back=examples.held_back,
+        replace(options, batch_size=size), progress, bias=bias, unseen=examples.unseen,
     )  # fmt: skip
+
+
+def fit_knots(log_odds: Floats, examples: Examples) -> Floats:
+    """What log odds should be, in groups of similar ones with as many hidden facts each.  (2, knot)
+
+    The log odds are by networks that have not seen the question, and still the highest of many are too high by
+    chance. In each group all are shifted such that by (1) as many facts were hidden as really were.
+    """
+    from scipy.optimize import isotonic_regression  # slow to import, and not needed to answer
+
+    groups = int(examples.is_hidden.sum()) // HIDDEN_PER_KNOT
+    if groups < MIN_KNOTS:
+        return np.zeros((2, 0))
+    order = np.argsort(log_odds, kind="stable")
+    group = np.empty(len(order), np.int64)
+    group[order] = np.minimum(np.cumsum(examples.is_hidden[order]) // HIDDEN_PER_KNOT, groups - 1)
+    found = np.bincount(group, examples.weight * examples.is_hidden, groups)
+    low, high = np.full(groups, -MOST_SHIFT), np.full(groups, MOST_SHIFT)
+    for _ in range(30):  # bisection
+        middle = (low + high) / 2
+        odds = np.exp(log_odds + middle[group])
+        hidden = examples.weight * odds * examples.labelled / (odds * examples.absent + 1)
+        too_few = np.bincount(group, hidden, groups) < found
+        low, high = np.where(too_few, middle, low), np.where(too_few, high, middle)
+    # A knot stands where the hidden facts of its group are.
+    at = np.bincount(group, examples.is_hidden * log_odds, groups) / np.bincount(group, examples.is_hidden, groups)
+    return np.stack([at, isotonic_regression(at + (low + high) / 2).x])
+
+
+def corrected(log_odds: Floats, knots: Floats) -> Floats:
+    """Log odds as the knots say: linear in between, shifted below the first, constant above the last."""
+    if not knots.size:
+        return log_odds
+    at, value = knots
+    below = log_odds + value[0] - at[0]
+    return np.asarray(np.where(log_odds < at[0], below, np.interp(log_odds, at, value)))
 
 
 def hidden_loss(z: Tensor, is_hidden: Tensor, labelled: Tensor, absent: Tensor) -> Tensor:

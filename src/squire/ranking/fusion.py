@@ -356,6 +356,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     confidence = fusion.confidence
     for part, networks in (("ranker", fusion.ranker), ("confidence", confidence.networks)):
         arrays |= {f"{part}.{name}": tensor.detach().numpy() for name, tensor in networks.tensors().items()}
+    arrays["knots"] = confidence.knots
     arrays |= {f"shares.{column.name}": getattr(confidence.shares, column.name) for column in fields(Shares)}
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
@@ -404,7 +405,7 @@ def load_fusion(
             for part, table in (("ranker", features.table), ("confidence", confidence_table(features.table)))
         )  # fmt: skip
         shares = Shares(*_arrays(checkpoint.part("shares."), Shares, 0))
-        confidence = Confidence(plausibility, shares, info.missing)
+        confidence = Confidence(plausibility, checkpoint.arrays["knots"], shares, info.missing)
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
     except (CheckpointError, KeyError, TypeError) as error:

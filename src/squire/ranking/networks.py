@@ -23,6 +23,7 @@ from squire.graph.adjacency import Ids, Offsets
 from squire.ranking.features import CandidateLists, Feature, Features
 
 Scores = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 Progress = Callable[[int, int], None]  # done, total
 
 CLIP = 5.0  # standard deviations at which values are clipped
@@ -101,13 +102,13 @@ class Networks:
         # Matrix products round differently by row; equal features must have equal scores.
         return np.round(out, DECIMALS)
 
-    def scores_by_one(self, features: Features, relations: Ids, number: Offsets) -> Scores:
-        """The scores of one network for each candidate.  number: (candidate)"""
-        out = np.zeros(len(features))
+    def scores_by_some(self, features: Features, relations: Ids, which: Bools) -> Scores:
+        """The mean score of some networks for each candidate, at least one.  which: (candidate, network)"""
+        total = np.zeros(len(features))
         for i, network in enumerate(self.networks):
-            one, rows = Networks(self.table, self.mean, self.scale, [network], self.options), number == i
-            out[rows] = one.scores(features[rows], relations[rows])
-        return out
+            one, rows = Networks(self.table, self.mean, self.scale, [network], self.options), which[:, i]
+            total[rows] += one.scores(features[rows], relations[rows])
+        return np.asarray(np.round(total / which.sum(axis=1), DECIMALS))
 
     def tensors(self) -> dict[str, Tensor]:
         """All fitted tensors by name."""
@@ -189,14 +190,14 @@ def fit_networks(
     progress: Progress | None = None,
     *,
     bias: float = 0.0,  # of the untrained networks
-    held_back: Offsets | None = None,  # (example): the number of the network that does not see it
+    unseen: Bools | None = None,  # (example, network): which networks do not see it
 ) -> Networks:
     """Train networks, one after the other, by the loss of random batches of examples; deterministic for a seed."""
     mean, scale = _moments(features, table)
     fitted = Networks(table, mean, scale, [], options)
     parts = [np.arange(examples)] * options.networks
-    if held_back is not None:
-        parts = [np.flatnonzero(held_back != number) for number in range(options.networks)]
+    if unseen is not None:
+        parts = [np.flatnonzero(~unseen[:, number]) for number in range(options.networks)]
     steps = sum(options.epochs * -(-len(part) // options.batch_size) for part in parts)
     done = 0
 
