@@ -31,6 +31,7 @@ from squire.api import HOLDOUT
 from squire.completion.doubts import judge_facts
 from squire.core.files import replacing
 from squire.core.relations import both_directions
+from squire.errors import SettingError
 from squire.evaluation.ordinary import judge_ordinary_questions
 from squire.evaluation.plots import draw_reliability
 from squire.graph.adjacency import Adjacency, Ids
@@ -99,7 +100,8 @@ def short(figures: Figures) -> Figures:
     if "ordinary" in figures:
         out["ordinary"] = {kind: round(it["error"], 4) for kind, it in figures["ordinary"]["reliability"].items()}
     if "promise" in figures:
-        out["promise"] = {share: round(it["true"], 3) for share, it in figures["promise"]["precision"].items()}
+        kept = figures["promise"]["precision"].items()
+        out["promise"] = {share: None if it["true"] is None else round(it["true"], 3) for share, it in kept}
     if "doubt" in figures:
         out["doubt"] = {way: round(it["fused"], 3) for way, it in figures["doubt"]["auroc"].items()}
     return out
@@ -144,7 +146,11 @@ def promise(graph: Graph, seed: int) -> Figures:
     askable = askable_share(own.facts, hidden, queries)
     out: Figures = {}
     for precision in PRECISIONS:
-        least = reasoner.confidence_for(precision, queries, ANSWERS)
+        try:
+            least = reasoner.confidence_for(precision, queries, ANSWERS)
+        except SettingError:  # no answer is that likely, and squire says so
+            out[str(precision)] = {"most_likely": float(says.max()), "kept": 0, "true": None, "recall": 0.0}
+            continue
         kept = says >= least
         out[str(precision)] = {
             "least_confidence": least,

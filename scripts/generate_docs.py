@@ -102,7 +102,11 @@ def promise_table() -> str:
     for graph, content in trusted():
         if "promise" in content:
             own = content["promise"]
-            kept = (f"{figure(it['true'])}, {figure(it['recall'])}" for it in own["precision"].values())
+            kept = (
+                f"none is above {figure(it['most_likely'])}" if it["true"] is None
+                else f"{figure(it['true'])}, {figure(it['recall'])}"
+                for it in own["precision"].values()
+            )  # fmt: skip
             hidden = f"{own['hidden']:,}"
             lines.append(f"| {' | '.join([graph, hidden, *kept])} |")
     return "\n".join(lines)
