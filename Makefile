@@ -36,11 +36,11 @@ demo: .venv/.demo
 	@$(BIN)/squire evaluate $(DEMO) --relations 0
 	@echo "\nSome questions. Solid arrows are facts of the graph, dashed ones are inferred:\n"
 	@$(BIN)/squire answer $(DEMO) "Niger" "official language" -k 2
-	@$(BIN)/squire answer $(DEMO) "France" "drives on" -k 1
+	@$(BIN)/squire answer $(DEMO) "Costa Rica" "currency" -k 1
 	@$(BIN)/squire answer $(DEMO) "Chechen" "written in" -k 2
 	@$(BIN)/squire answer $(DEMO) "?" "official language" "Portuguese" -k 3
 	@echo "\nHow likely is one fact, and what speaks against it?\n"
-	@$(BIN)/squire check $(DEMO) "Brazil" "official language" "French"
+	@$(BIN)/squire check $(DEMO) "France" "drives on" "left side of the road"
 	@echo "\nNext: $(BIN)/squire answer $(DEMO) Austria borders --paths 3 · $(BIN)/squire plot $(DEMO) · $(BIN)/squire --help"
 	@echo "The page for this graph: $(BIN)/squire serve $(DEMO) --open"
 	@if [ -t 0 ] && [ -t 1 ]; then \
