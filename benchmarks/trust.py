@@ -39,7 +39,6 @@ from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
 from squire.graph.triples import divide
 from squire.model.recipe import load_recipe
-from squire.ranking.confidence import positions
 from squire.ranking.context import heads_of
 from squire.ranking.folds import can_be_hidden
 from squire.ranking.fusion import Fusion, fit_fusion
@@ -138,7 +137,7 @@ def promise(graph: Graph, seed: int) -> Figures:
     confidence, is_true = [], []
     assert reasoner.fusion is not None
     for judged in reasoner.fusion.rank(queries):
-        chosen = np.flatnonzero(positions(judged.lists, judged.scores) < ANSWERS)
+        chosen = np.flatnonzero(judged.lists.positions(judged.scores) < ANSWERS)
         head, relation = judged.lists.queries[judged.lists.query[chosen]].T
         confidence.append(judged.confidence[chosen])
         is_true.append(truth.contains_each(head, relation, judged.lists.candidates[chosen]))

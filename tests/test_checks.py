@@ -22,7 +22,7 @@ from squire.graph.adjacency import Adjacency
 from squire.ranking.context import relation_index
 from squire.ranking.features import CandidateLists
 from squire.ranking.fusion import FusedRanking
-from squire.reasoning.checks import Objections, check_fact, without_facts
+from squire.reasoning.checks import Objections, check_fact
 from squire.reasoning.reasoner import Reasoner
 
 
@@ -96,7 +96,7 @@ def test_a_check_changes_nothing() -> None:
 
 def test_facts_are_left_out_in_both_directions() -> None:
     fact = ids_of("cleo", "likes", "dan")
-    ignorant = without_facts(reasoner(), np.array([fact], np.int32))
+    ignorant = reasoner().without(np.array([fact], np.int32))
     assert ignorant.fusion
     for facts in (ignorant.run.facts, ignorant.fusion.features.adjacency):
         assert not facts.contains(*fact)

@@ -24,10 +24,12 @@ from squire.ranking.confidence import (
     PRIOR_FACTS,
     Confidence,
     Shares,
+    corrected,
     falling,
-    hidden_loss,
     missing_share,
+    unseen_by,
 )
+from squire.ranking.confidence_fit import HIDDEN_PER_KNOT, Examples, fit_knots, hidden_loss
 from squire.ranking.features import CandidateLists
 from squire.ranking.folds import can_be_hidden
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
@@ -208,3 +210,48 @@ def test_a_graph_of_ten_facts_gives_no_warning_and_nothing_absurd() -> None:
         confidence = judged.confidence
     assert len(confidence)
     assert np.all((confidence > 0) & (confidence < 0.5))
+
+
+# ------------------------------------------------------------------------------- networks, and their correction
+
+
+@given(st.integers(1, 8), st.integers(0, 10**6))
+def test_every_question_is_unseen_by_a_network_and_always_the_same_ones(networks: int, head: int) -> None:
+    queries = np.array([(head, relation) for relation in range(5)], np.int32)
+    unseen = unseen_by(queries, networks)
+    assert unseen.shape == (5, networks)
+    assert unseen.any(axis=1).all()
+    assert np.array_equal(unseen[2:3], unseen_by(queries[2:3], networks))
+
+
+def test_each_network_sees_about_half_of_the_questions() -> None:
+    queries = np.array([(head, relation) for head in range(500) for relation in range(4)], np.int32)
+    assert np.all(np.abs(unseen_by(queries, 6).mean(axis=0) - 0.5) < 0.08)
+
+
+def test_knots_undo_log_odds_that_are_too_high() -> None:
+    rng = np.random.default_rng(0)
+    size, share = 200_000, 0.05
+    right = rng.normal(-1, 1.5, size)
+    odds = np.exp(right)
+    hidden = rng.random(size) < odds * share / (odds * share + 1)
+    examples = Examples(
+        np.zeros((size, 1), np.float32), np.ones((size, 1), bool), np.zeros(size, np.int32), hidden,
+        np.ones(size), np.full(size, share), np.full(size, share),
+    )  # fmt: skip
+    said = 1.5 * right + 0.5
+    knots = fit_knots(said, examples)
+    assert knots.shape == (2, hidden.sum() // HIDDEN_PER_KNOT)
+    assert np.all(np.diff(knots) >= 0)
+    middle = (said > knots[0, 1]) & (said < knots[0, -2])
+    assert np.abs(corrected(said, knots) - right)[middle].mean() < 0.25
+    assert np.all(np.diff(corrected(np.linspace(-9, 9, 50), knots)) >= 0)
+
+
+def test_few_hidden_facts_correct_nothing() -> None:
+    few = Examples(
+        np.zeros((9, 1), np.float32), np.ones((9, 1), bool), np.zeros(9, np.int32), np.ones(9, bool), np.ones(9),
+        np.full(9, 0.1), np.full(9, 0.2),
+    )  # fmt: skip
+    z = np.linspace(-2, 2, 9)
+    assert np.array_equal(corrected(z, fit_knots(z, few)), z)

@@ -20,7 +20,6 @@ from squire.completion.doubts import judge_facts
 from squire.errors import SettingError, UnknownName
 from squire.graph.adjacency import Ids
 from squire.ranking.folds import can_be_hidden
-from squire.reasoning.checks import without_facts
 
 COUNT, WRONG = 60, 6
 
@@ -69,16 +68,16 @@ def test_facts_are_judged_without_being_changed(planted: squire.Run) -> None:
 def test_each_fact_is_judged_once_and_its_ends_keep_an_edge(
     planted: squire.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reasoner, parts = planted.reasoner, []
+    reasoner, without, parts = planted.reasoner, squire.Reasoner.without, []
     facts = reasoner.run.facts
 
     def recorded(reasoner: squire.Reasoner, hidden: Ids) -> squire.Reasoner:
         parts.append(hidden)
-        ignorant = without_facts(reasoner, hidden)
+        ignorant = without(reasoner, hidden)
         assert np.all(np.diff(ignorant.run.facts.offsets)[hidden[:, [0, 2]]] > 0)
         return ignorant
 
-    monkeypatch.setattr(doubts, "without_facts", recorded)
+    monkeypatch.setattr(squire.Reasoner, "without", recorded)
     chosen = np.flatnonzero(can_be_hidden(facts, unlinked=False))
     judge_facts(reasoner, chosen, parts=2)  # halves: some entities would lose all they have
     judged = np.concatenate(parts)
@@ -159,7 +158,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(doubts, "without_facts", interrupt)
+    monkeypatch.setattr(squire.Reasoner, "without", interrupt)
     with pytest.raises(KeyboardInterrupt):
         squire.Run(fused_run()).doubt(tmp_path / "out.tsv", progress=False)
     monkeypatch.undo()

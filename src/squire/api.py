@@ -145,10 +145,13 @@ def train(
     >>> run = squire.train("world", "runs/world")
     """
     from squire.model.recipe import load_recipe, recipe_for
+    from squire.ranking.fusion import FusionOptions
     from squire.training.pipeline import TrainingOptions, existing_run, new_run, train_run
 
     folder, overrides = Path(folder), _overrides(settings)
-    options = TrainingOptions(rules.rules if rules else None, minutes, device, fuse, model, progress, missing)
+    options = TrainingOptions(
+        rules.rules if rules else None, minutes, device, fuse, model, progress, FusionOptions(missing=missing)
+    )
     if resume and (overrides or recipe != "auto" or rules or holdout is not None):
         raise SettingError("resume=True: the run keeps its recipe, settings, rules and splits. Leave them out.")
     if graph is None and not resume:

@@ -24,7 +24,7 @@ from squire.core.progress import Progress, no_progress
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.ranking.folds import can_be_hidden, removable
-from squire.reasoning.checks import LIKELY, Objections, without_facts
+from squire.reasoning.checks import LIKELY, Objections
 from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Reasoner
 
@@ -99,18 +99,13 @@ def doubt_facts(
         raise SettingError(f"seed={seed}: expected 0 or more.")
     if isinstance(relations, str):
         raise SettingError(f"relations={relations!r}: expected a list of relations.")
-    if reasoner.fusion is None:
-        folder = reasoner.run.folder
-        raise SettingError(
-            f"{folder}: no fusion here, so there is no confidence. Run `squire fuse {folder}` first."
-        )
-    facts = reasoner.run.facts
+    facts, fusion = reasoner.run.facts, reasoner.fused
     wanted = np.ones(len(facts.triples), bool)
     if relations:
         wanted = np.isin(facts.triples[:, 1], [reasoner.labels.relation_id(label) for label in relations])
     chosen = np.flatnonzero(wanted & can_be_hidden(facts, unlinked=False))
     log_odds = judge_facts(reasoner, chosen, seed=seed, progress=progress)
-    confidence = reasoner.fusion.confidence.of_missing(log_odds, facts.triples[chosen, 1])
+    confidence = fusion.confidence.of_missing(log_odds, facts.triples[chosen, 1])
     order = np.lexsort((log_odds, confidence))[:k]
     most = facts.triples[chosen[order]]
     against = [
@@ -136,9 +131,8 @@ def judge_facts(
     while len(waiting):
         # Both ends of a fact must keep an edge to be judged by; where they do not, it waits for another part.
         part = np.array(removable(facts, waiting[:size]))
-        hidden = without_facts(reasoner, facts.triples[part])
-        assert hidden.fusion is not None
-        out[part] = hidden.fusion.log_odds(facts.triples[part])
+        hidden = facts.triples[part]
+        out[part] = reasoner.without(hidden).fused.log_odds(hidden)
         waiting = np.concatenate([waiting[size:], np.setdiff1d(waiting[:size], part)])
         progress("judging facts", len(chosen) - len(waiting), len(chosen))
     return out[chosen]
@@ -146,6 +140,5 @@ def judge_facts(
 
 def _objections(reasoner: Reasoner, facts: Ids) -> list[str]:
     """What speaks against each fact, if only that one is left out."""
-    assert reasoner.fusion is not None
-    objections = Objections(reasoner.run.facts, reasoner.fusion.relations, reasoner.labels)
+    objections = Objections(reasoner.run.facts, reasoner.fused.relations, reasoner.labels)
     return [" ".join(objections.to_fact(*fact)) for fact in facts.tolist()]

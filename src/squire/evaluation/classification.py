@@ -6,21 +6,19 @@ has enough examples there. Facts are judged by train alone.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from squire.core.relations import both_directions
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
+from squire.ranking.calibration import Bools, Floats
 from squire.ranking.fusion import Fusion
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 ENOUGH = 20  # examples of a relation on valid for a threshold of its own
 
 
@@ -70,14 +68,9 @@ def _examples(graph: Graph, split: str) -> tuple[Ids, Bools]:
 
 def _frequency(graph: Graph, triples: Ids) -> Floats:
     """How often head and tail occur with the relation.  (triple)"""
-    n = graph.num_entities
-    head, relation, tail = (column.astype(np.int64) for column in triples.T)
-    train = graph.train.triples.astype(np.int64)
-    seen = [Counter((train[:, 1] * n + train[:, end]).tolist()) for end in (0, 2)]
-    counts = (
-        [own[code] for code in (relation * n + end).tolist()] for own, end in zip(seen, (head, tail), strict=True)
-    )
-    return np.asarray(sum(np.log1p(np.array(count, np.float64)) for count in counts))
+    both = both_directions(triples, graph.num_relations)
+    counts = [len(graph.train.tails_of(entity, edge_type)) for entity, edge_type, _ in both.tolist()]
+    return np.asarray(np.log1p(counts).reshape(2, -1).sum(axis=0))
 
 
 def fit_thresholds(score: Floats, is_true: Bools, relation: Ids, num_relations: int) -> Floats:

@@ -43,12 +43,11 @@ def judge_ordinary_questions(
         lists = block.lists
         head, relation = lists.queries[lists.query].T
         true = truth.contains_each(head, relation, lists.candidates)
-        order = np.lexsort((-block.scores, lists.query))
-        position = np.arange(len(order)) - lists.offsets[lists.query[order]]
-        rows = order[position < FIRST_TEN]
+        position = lists.positions(block.scores)
+        rows = np.flatnonzero(position < FIRST_TEN)
         kind = kinds[done : done + len(lists)][lists.query[rows]]
         is_head = is_inverse(relation[rows], graph.num_relations)
-        shown.append((block.confidence[rows], true[rows], kind, is_head, position[position < FIRST_TEN] == 0))
+        shown.append((block.confidence[rows], true[rows], kind, is_head, position[rows] == 0))
         done += len(lists)
         progress("ordinary questions", done, len(queries))
     says, true, kind, heads, first = map(np.concatenate, zip(*shown, strict=True))

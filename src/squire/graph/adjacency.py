@@ -156,5 +156,3 @@ class Adjacency:
             and np.array_equal(self.relations, other.relations)
             and np.array_equal(self.tails, other.tails)
         )
-
-    __hash__ = None  # type: ignore[assignment]

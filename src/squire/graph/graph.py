@@ -117,12 +117,16 @@ class Graph:
         """The edges of all splits: what the graph says when a person asks."""
         return self.known(*SPLITS) if len(self.valid) + len(self.test) else self.train
 
+    def adjacency(self, triples: Ids) -> Adjacency:
+        """These facts alone, among the same entities and relations.  triples: (fact, 3)"""
+        return Adjacency.build(triples, self.num_entities, self.num_relations)
+
     def known(self, *splits: str) -> Adjacency:
         """The edges of these splits together: the filter of a ranking."""
         if splits == ("train",):
             return self.train
         together = np.concatenate([self.triples(split) for split in splits])
-        return Adjacency.build(together, self.num_entities, self.num_relations)
+        return self.adjacency(together)
 
     def edges_of(self, other: Graph) -> Adjacency:
         """The train edges of another graph in the ids of this one; edges with unknown labels are left out."""
@@ -135,7 +139,7 @@ class Graph:
         )
         heads, edges, tails = other.train.triples.T
         triples = np.stack([entities[heads], relations[edges], entities[tails]], axis=1)
-        return Adjacency.build(triples[(triples >= 0).all(axis=1)], self.num_entities, self.num_relations)
+        return self.adjacency(triples[(triples >= 0).all(axis=1)])
 
     def neighbours(self, entity: str) -> list[Neighbours]:
         """The facts about an entity, of all splits, by relation.
@@ -193,8 +197,6 @@ class Graph:
             and np.array_equal(self.valid, other.valid)
             and np.array_equal(self.test, other.test)
         )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         facts = len(self.train.triples)

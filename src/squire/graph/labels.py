@@ -89,8 +89,6 @@ class LabelIndex(Sequence[str]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LabelIndex) and bool(self.array.equals(other.array))
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 @dataclass(frozen=True)
 class Labels:

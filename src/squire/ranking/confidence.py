@@ -22,41 +22,29 @@ triple is true with probability
 
     p' m / (p' m + 1 − p') = exp(z) m / (1 − m).                                                    (3)
 
-(2) is used to evaluate, where the truth is what was held out, and (3) to answer. All shares are by relation.
+(2) is used to evaluate, where the truth is what was held out, and (3) to answer. All shares are by relation. The
+networks are fitted in `confidence_fit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn.functional import softplus
 
-from squire.core.relations import both_directions, inverse, is_inverse
-from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.core.relations import inverse, is_inverse
+from squire.graph.adjacency import Ids, Offsets
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
-from squire.ranking.context import OrdinaryQuestions, describe_pairs, pair_features, relation_index
-from squire.ranking.features import CONTEXT, CandidateFeatures, CandidateLists, Feature, Features
+from squire.ranking.context import describe_pairs, pair_features
+from squire.ranking.features import CONTEXT, CandidateLists, Feature, Features, Floats
 from squire.ranking.folds import can_be_hidden
-from squire.ranking.networks import Network, NetworkOptions, Networks, fit_networks
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from squire.ranking.networks import Bools, Networks
 
 DEFAULT_MISSING = 0.1  # share of true facts that a graph is assumed to lack, unless its splits are smaller
 MOST_MISSING = 0.9
-OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=6)
-BATCHES, SMALLEST_BATCH = 200, 32  # of an epoch, unless batches would be smaller than this
-HIDDEN_PER_KNOT, MIN_KNOTS = 100, 3  # hidden facts behind each point of the correction of log odds
-MOST_SHIFT = 5.0
-QUESTIONS = 11_000  # with a hidden answer, and as many without
-FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
 PRIOR_FACTS = 10.0  # of an average relation, added to the counts of each relation
 # (3) takes the estimate of p for exact, and reaches 1 where p is 1 − m. When a tenth or a fifth of world was
 # deleted, 85 % of the facts for which it was 1 or more were true (docs/LOG.md).
@@ -84,29 +72,12 @@ def confidence_table(table: Sequence[Feature]) -> list[Feature]:
 # ------------------------------------------------------------------------------------------------- the columns
 
 
-def softmax(lists: CandidateLists, scores: Floats) -> Floats:
-    """The softmax of the scores within each list.  (candidate)"""
-    query = lists.query
-    top = np.full(len(lists), -np.inf)
-    np.maximum.at(top, query, scores)
-    weight = np.exp(scores - top[query])
-    return np.asarray(weight / np.bincount(query, weight, minlength=len(lists))[query])
-
-
-def positions(lists: CandidateLists, scores: Floats) -> Offsets:
-    """0, 1, 2 … by falling score within each list.  (candidate)"""
-    best_first = np.lexsort((-scores, lists.query))
-    position = np.empty(len(scores), np.int64)
-    position[best_first] = np.arange(len(scores)) - lists.offsets[lists.query[best_first]]
-    return position
-
-
 def fact_columns(
     lists: CandidateLists, scores: Floats, index: RelationIndex, rows: Offsets | None = None
 ) -> Features:
     """The columns of `confidence_table` for all candidates, or for some rows.  (row, column)"""
     num_relations = len(index.holders) // 2
-    rank_score, position = softmax(lists, scores), positions(lists, scores)
+    rank_score, position = lists.softmax(scores), lists.positions(scores)
     order = np.lexsort((position, lists.query))
     ranked, query = scores[order], lists.query[order]
     lead = np.full(len(scores), MOST_LEAD)
@@ -235,10 +206,19 @@ class Confidence:
         return np.asarray(np.minimum(odds / (1 + odds), MOST_CERTAIN))
 
 
+def corrected(log_odds: Floats, knots: Floats) -> Floats:
+    """Log odds as the knots say: linear in between, shifted below the first, constant above the last."""
+    if not knots.size:
+        return log_odds
+    at, value = knots
+    below = log_odds + value[0] - at[0]
+    return np.asarray(np.where(log_odds < at[0], below, np.interp(log_odds, at, value)))
+
+
 def falling(confidence: Floats, lists: CandidateLists, scores: Floats) -> Floats:
     """Confidences that do not rise with the rank: neighbours that do are averaged.  (candidate)"""
     out = confidence.copy()
-    order = np.lexsort((positions(lists, scores), lists.query))
+    order = np.lexsort((lists.positions(scores), lists.query))
     for query in range(len(lists)):
         own = order[lists.rows(query)]
         values = confidence[own]
@@ -253,224 +233,3 @@ def falling(confidence: Floats, lists: CandidateLists, scores: Floats) -> Floats
             blocks.append((value, size))
         out[own] = np.repeat([value for value, _ in blocks], [size for _, size in blocks])
     return out
-
-
-# ---------------------------------------------------------------------------------------------------- fitting
-
-
-@dataclass(frozen=True)
-class HiddenFold:
-    """Candidates and features of a graph without some facts, which were hidden."""
-
-    features: CandidateFeatures
-    hidden: Ids  # (triple, 3)
-
-    @cached_property
-    def relations(self) -> RelationIndex:
-        return relation_index(self.features.adjacency)
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Candidates of questions; some are hidden facts."""
-
-    columns: Features  # (candidate, column)
-    unseen: Bools  # (candidate, network): which networks do not see it
-    relation: Ids  # (candidate): edge type
-    is_hidden: Bools  # (candidate)
-    weight: Floats  # (candidate): how many candidates of ordinary questions it stands for
-    labelled: Floats  # (candidate): l of (1)
-    absent: Floats  # (candidate): u of (1)
-
-    @classmethod
-    def join(cls, parts: Sequence[Examples]) -> Examples:
-        names = [column.name for column in fields(cls)]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-@dataclass(frozen=True)
-class ConfidenceFit:
-    """What the fit of a confidence rests on."""
-
-    graph: Graph
-    ranker: Networks
-    shares: Shares
-    seed: int
-    options: NetworkOptions = OPTIONS
-    threads: int | None = None
-
-    def fit(
-        self,
-        folds: Sequence[HiddenFold],
-        share_missing: float,
-        progress: Callable[[str, int, int], None],
-    ) -> Confidence:
-        """Ask ordinary questions about graphs with hidden facts, and learn which candidates were hidden."""
-        parts = []
-        for number, fold in enumerate(folds):
-            shares = self.shares.hidden(fold.hidden)
-            parts.append(self._examples(fold, shares, QUESTIONS // len(folds), self.seed + number))
-            progress("ordinary questions", number + 1, len(folds))
-        table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
-        stage = partial(progress, "fitting the confidence")
-        examples = Examples.join(parts)
-        networks = fit_plausibility(examples, table, num_edge_types, self.seed, self.options, stage)
-        log_odds = networks.scores_by_some(examples.columns, examples.relation, examples.unseen)
-        return Confidence(networks, fit_knots(log_odds, examples), self.shares, share_missing)
-
-    def _examples(
-        self,
-        fold: HiddenFold,
-        shares: tuple[Floats, Floats],  # l and u, (relation) each
-        most: int,
-        seed: int,
-    ) -> Examples:
-        """Questions with a hidden answer and others, weighted such that they stand for all ordinary questions."""
-        rng = np.random.default_rng([seed, 23])
-        queries, weights = _questions(fold.features.adjacency, fold.hidden, most, seed, rng)
-        valid, train, parts = self.graph.known("valid"), self.graph.train, []
-        first = 0
-        for part in fold.features.stream(queries, self.threads):
-            lists = without_facts(part, valid)
-            scores = self.ranker.scores(lists.features, lists.queries[lists.query, 1])
-            kept, stands_for = _chosen(lists, scores, rng)
-            head, relation = lists.queries[lists.query[kept]].T
-            labelled, absent = (share[relation % self.graph.num_relations] for share in shares)
-            parts.append(
-                Examples(
-                    fact_columns(lists, scores, fold.relations, kept),
-                    unseen_by(lists.queries, self.options.networks)[lists.query[kept]],
-                    relation,
-                    train.contains_each(head, relation, lists.candidates[kept]),
-                    stands_for * weights[first : first + len(lists)][lists.query[kept]],
-                    labelled,
-                    absent,
-                )
-            )
-            first += len(lists)
-        return Examples.join(parts)
-
-
-def fit_plausibility(
-    examples: Examples,
-    table: Sequence[Feature],
-    num_edge_types: int,
-    seed: int,
-    options: NetworkOptions,
-    progress: Callable[[int, int], None],
-) -> Networks:
-    """Networks that map columns to z, by the likelihood (1) of what was hidden."""
-    weight = torch.from_numpy((examples.weight / examples.weight.mean()).astype(np.float32))
-    is_hidden = torch.from_numpy(examples.is_hidden)
-    labelled, absent = (torch.from_numpy(value) for value in (examples.labelled, examples.absent))
-
-    def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
-        rows = torch.from_numpy(chosen)
-        relation = torch.from_numpy(examples.relation[chosen].astype(np.int64))
-        z = network(networks.columns(examples.columns[chosen]), relation)
-        return (weight[rows] * hidden_loss(z, is_hidden[rows], labelled[rows], absent[rows])).mean()
-
-    # An untrained network says the base rate, which is the best guess for a graph with few facts.
-    means = [np.average(value, weights=examples.weight) for value in (examples.is_hidden, examples.labelled)]
-    bias = float(np.log(max(means[0] / means[1], 1e-6)))
-    # Small graphs need steps too.
-    size = min(options.batch_size, max(len(examples.weight) // BATCHES, SMALLEST_BATCH))
-    return fit_networks(
-        examples.columns, len(examples.weight), loss, table, num_edge_types, seed,
-        replace(options, batch_size=size), progress, bias=bias, unseen=examples.unseen,
-    )  # fmt: skip
-
-
-def fit_knots(log_odds: Floats, examples: Examples) -> Floats:
-    """What log odds should be, in groups of similar ones with as many hidden facts each.  (2, knot)
-
-    The log odds are by networks that have not seen the question, and still the highest of many are too high by
-    chance. In each group all are shifted such that by (1) as many facts were hidden as really were.
-    """
-    from scipy.optimize import isotonic_regression  # slow to import, and not needed to answer
-
-    groups = int(examples.is_hidden.sum()) // HIDDEN_PER_KNOT
-    if groups < MIN_KNOTS:
-        return np.zeros((2, 0))
-    order = np.argsort(log_odds, kind="stable")
-    group = np.empty(len(order), np.int64)
-    group[order] = np.minimum(np.cumsum(examples.is_hidden[order]) // HIDDEN_PER_KNOT, groups - 1)
-    found = np.bincount(group, examples.weight * examples.is_hidden, groups)
-    low, high = np.full(groups, -MOST_SHIFT), np.full(groups, MOST_SHIFT)
-    for _ in range(30):  # bisection
-        middle = (low + high) / 2
-        odds = np.exp(log_odds + middle[group])
-        hidden = examples.weight * odds * examples.labelled / (odds * examples.absent + 1)
-        too_few = np.bincount(group, hidden, groups) < found
-        low, high = np.where(too_few, middle, low), np.where(too_few, high, middle)
-    # A knot stands where the hidden facts of its group are.
-    at = np.bincount(group, examples.is_hidden * log_odds, groups) / np.bincount(group, examples.is_hidden, groups)
-    return np.stack([at, isotonic_regression(at + (low + high) / 2).x])
-
-
-def corrected(log_odds: Floats, knots: Floats) -> Floats:
-    """Log odds as the knots say: linear in between, shifted below the first, constant above the last."""
-    if not knots.size:
-        return log_odds
-    at, value = knots
-    below = log_odds + value[0] - at[0]
-    return np.asarray(np.where(log_odds < at[0], below, np.interp(log_odds, at, value)))
-
-
-def hidden_loss(z: Tensor, is_hidden: Tensor, labelled: Tensor, absent: Tensor) -> Tensor:
-    """Minus the log likelihood of whether triples were hidden, which is (1).  (candidate) each"""
-    log_l, log_u, log_rest = (
-        share.clamp(min=1e-12).log().to(z.dtype) for share in (labelled, absent, absent - labelled)
-    )
-    log_hidden = z + log_l
-    log_other = softplus(z + log_rest)
-    return softplus(z + log_u) - torch.where(is_hidden, log_hidden, log_other)
-
-
-def without_facts(lists: CandidateLists, facts: Adjacency) -> CandidateLists:
-    """Without candidates that are facts."""
-    if not facts.num_edges:
-        return lists
-    head, relation = lists.queries[lists.query].T
-    return lists.take(np.flatnonzero(~facts.contains_each(head, relation, lists.candidates)))
-
-
-def _questions(
-    remaining: Adjacency, hidden: Ids, most: int, seed: int, rng: np.random.Generator
-) -> tuple[Ids, Floats]:
-    """Questions with a hidden answer and others, (question, 2), and how many each stands for, (question).
-
-    All typical questions count equally. Untypical ones are drawn from many more, and together count a tenth.
-    """
-    ordinary = OrdinaryQuestions(remaining, seed)
-    asked = np.unique(both_directions(hidden, remaining.num_relations)[:, :2], axis=0)
-    asked = asked[np.isin(asked[:, 1], ordinary.edge_types)]
-    others = ordinary.sample(most)
-    others = others[~_contains(asked, others, remaining.num_entities)]
-    share = min(1.0, most / max(len(asked), 1))
-    asked = asked[np.sort(rng.choice(len(asked), int(share * len(asked)), replace=False))]
-    queries = np.concatenate([asked, others])
-    is_asked = np.arange(len(queries)) < len(asked)
-    is_untypical = ordinary.kinds(queries) == 2
-    num_untypical = max(len(np.unique(remaining.heads)) * len(ordinary.edge_types) - len(ordinary.typical), 1)
-    of_typical = len(ordinary.typical) / max(np.sum(~is_asked & ~is_untypical), 1)
-    of_untypical = 0.1 * len(ordinary.typical) / max(np.sum(~is_asked & is_untypical), 1)
-    weight = np.where(is_untypical, of_untypical, of_typical)
-    weight[is_asked] = np.where(is_untypical, 0.1 * len(ordinary.typical) / num_untypical, 1.0)[is_asked] / share
-    order = np.lexsort((queries[:, 0], queries[:, 1]))
-    return np.ascontiguousarray(queries[order]), weight[order]
-
-
-def _contains(pairs: Ids, wanted: Ids, num_entities: int) -> npt.NDArray[np.bool_]:
-    """(pair, 2), (wanted, 2) -> (wanted)"""
-    codes, own = (each[:, 1].astype(np.int64) * num_entities + each[:, 0] for each in (pairs, wanted))
-    return np.isin(own, codes)
-
-
-def _chosen(lists: CandidateLists, scores: Floats, rng: np.random.Generator) -> tuple[Offsets, Floats]:
-    """The first candidates of each list and some others, and how many each stands for.  (chosen) each"""
-    position = positions(lists, scores)
-    rest = np.maximum(np.diff(lists.offsets) - FIRST, 0)[lists.query]
-    probability = np.where(position < FIRST, 1.0, np.minimum(OTHERS / np.maximum(rest, 1), 1.0))
-    kept = np.flatnonzero(rng.random(len(position)) < probability)
-    return kept, 1 / probability[kept]

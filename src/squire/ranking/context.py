@@ -95,6 +95,7 @@ def heads_of(graph: Adjacency, relation: int, which: Heads) -> AnyIds:
 # ----------------------------------------------------------------------------------------- ordinary questions
 
 KINDS = ("with a value", "typical, without a value", "untypical")
+UNTYPICAL_SHARE = 0.1  # of untypical questions beside typical ones
 MOST_EDGE_TYPES = 1000  # of a graph with more, only so many are asked about
 
 
@@ -109,18 +110,19 @@ class OrdinaryQuestions:
             self.edge_types = np.sort(self._rng.choice(num_types, MOST_EDGE_TYPES, replace=False))
         pairs = [self._typical(edge_type) for edge_type in self.edge_types.tolist()]
         self.typical: Ids = np.concatenate(pairs).astype(np.int32)  # (question, 2), sorted by edge type and head
-        self._codes = self._code(self.typical)
+        self._codes = self.codes(self.typical)
 
     def _typical(self, edge_type: int) -> npt.NDArray[np.int64]:
         heads = heads_of(self._graph, edge_type, "typical")
         return np.stack([heads, np.full(len(heads), edge_type)], axis=1)
 
-    def _code(self, queries: Ids) -> npt.NDArray[np.int64]:
+    def codes(self, queries: Ids) -> npt.NDArray[np.int64]:
+        """A number for each question, sorted by edge type, then by head.  (question)"""
         return queries[:, 1].astype(np.int64) * self._graph.num_entities + queries[:, 0]
 
     def kinds(self, queries: Ids) -> npt.NDArray[np.int64]:
         """Which of the KINDS each question is.  (question)"""
-        at = np.minimum(np.searchsorted(self._codes, codes := self._code(queries)), len(self._codes) - 1)
+        at = np.minimum(np.searchsorted(self._codes, codes := self.codes(queries)), len(self._codes) - 1)
         is_typical = self._codes[at] == codes
         values = [len(self._graph.tails_of(*query)) for query in queries.tolist()]
         return np.where(np.array(values) > 0, 0, np.where(is_typical, 1, 2))
@@ -132,10 +134,10 @@ class OrdinaryQuestions:
         chosen: Ids = pairs[self.kinds(pairs) == 2]
         return chosen
 
-    def sample(self, count: int, untypical: float = 0.1) -> Ids:
+    def sample(self, count: int) -> Ids:
         """A random sample of typical questions, and a share of untypical ones; sorted.  (question, 2)"""
         queries = self.typical
         if len(queries) > count:
             queries = queries[self._rng.choice(len(queries), count, replace=False)]
-        together = np.concatenate([queries, self.untypical(int(untypical * len(queries)))])
-        return together[np.unique(self._code(together), return_index=True)[1]]
+        together = np.concatenate([queries, self.untypical(int(UNTYPICAL_SHARE * len(queries)))])
+        return together[np.unique(self.codes(together), return_index=True)[1]]

@@ -25,6 +25,7 @@ from squire.rules.mining import MiningOptions
 from squire.rules.rules import NONE, PSEUDO_COUNT, Rules
 
 Features = npt.NDArray[np.float32]  # (candidate, feature)
+Floats = npt.NDArray[np.float64]
 
 # ---------------------------------------------------------------------------------------------------- the table
 
@@ -138,6 +139,29 @@ class CandidateLists:
         """Only the candidates at these sorted positions; all queries stay."""
         counts = np.bincount(self.query[keep], minlength=len(self))
         return CandidateLists(self.queries, offsets_from(counts), self.candidates[keep], self.features[keep])
+
+    def without(self, facts: Adjacency) -> CandidateLists:
+        """Without candidates that are facts; all queries stay."""
+        if not facts.num_edges:
+            return self
+        head, relation = self.queries[self.query].T
+        return self.take(np.flatnonzero(~facts.contains_each(head, relation, self.candidates)))
+
+    def softmax(self, scores: Floats) -> Floats:
+        """The softmax of scores within each list.  (candidate)"""
+        query = self.query
+        top = np.full(len(self), -np.inf)
+        np.maximum.at(top, query, scores)
+        weight = np.exp(scores - top[query])
+        return np.asarray(weight / np.bincount(query, weight, minlength=len(self))[query])
+
+    def positions(self, scores: Floats) -> Offsets:
+        """0, 1, 2 … by falling score within each list.  (candidate)"""
+        query = self.query
+        best_first = np.lexsort((-scores, query))
+        position = np.empty(len(scores), np.int64)
+        position[best_first] = np.arange(len(scores)) - self.offsets[query[best_first]]
+        return position
 
     def only(self, chosen: Offsets) -> CandidateLists:
         """Only these queries; the others must have no candidates."""

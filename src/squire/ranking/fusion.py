@@ -30,20 +30,9 @@ from squire.ranking._context import RelationIndex
 from squire.ranking._features import Profile
 from squire.ranking.attribution import contributions
 from squire.ranking.calibration import Calibration, Calibrations, Ints
-from squire.ranking.confidence import (
-    MOST_MISSING,
-    Confidence,
-    ConfidenceFit,
-    HiddenFold,
-    Shares,
-    confidence_table,
-    falling,
-    missing_share,
-    positions,
-    softmax,
-    without_facts,
-)
-from squire.ranking.confidence import OPTIONS as CONFIDENCE_OPTIONS
+from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, confidence_table, falling, missing_share
+from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
+from squire.ranking.confidence_fit import ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
 from squire.ranking.features import CandidateFeatures, CandidateLists, MakeScorers, Scorer, no_scorers
 from squire.ranking.folds import FOLDS, hide, pairs_look_unlinked
@@ -106,7 +95,7 @@ class FusedRanking:
     def rank_score(self) -> Floats:
         """Calibrated probability: which answer is right, if one is missing?  (candidate)"""
         kind = _kinds(self.lists, self.scores, self.fusion.features.adjacency.num_relations)
-        score = self.fusion.calibration.confidence(softmax(self.lists, self.scores), kind)
+        score = self.fusion.calibration.confidence(self.lists.softmax(self.scores), kind)
         return _at_most_first(score, self.scores, self.lists)
 
     @cached_property
@@ -149,7 +138,7 @@ class Fusion:
     ) -> Iterator[FusedRanking]:
         """The candidates of all queries, in blocks and in order.  queries: (query, 2)"""
         for found in self.features.stream(np.ascontiguousarray(queries), threads, wanted):
-            lists = without_facts(found, without) if without else found
+            lists = found.without(without) if without else found
             yield FusedRanking(self, lists, _scores(self.ranker, lists), held_out)
 
     def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
@@ -311,7 +300,7 @@ def _valid_answers(
         is_true = valid.contains_each(head, relation, lists.candidates)
         number = np.array([len(valid.tails_of(*query)) for query in lists.queries.tolist()])
         unseen = share_of_test * is_true * (1 - 2.0 ** (1 - number))[lists.query]
-        parts.append((softmax(lists, scores), is_true, unseen, _kinds(lists, scores, graph.num_relations)))
+        parts.append((lists.softmax(scores), is_true, unseen, _kinds(lists, scores, graph.num_relations)))
         done += len(lists)
         stage("calibrating", done, len(queries))
     score, truth, unseen, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -326,12 +315,12 @@ def _scores(ranker: Networks, lists: CandidateLists) -> Floats:
 def _kinds(lists: CandidateLists, scores: Floats, num_relations: int) -> Ints:
     """Which of the KINDS each candidate is.  (candidate)"""
     is_head = is_inverse(lists.queries[lists.query, 1], num_relations)
-    return np.asarray(2 * is_head + (positions(lists, scores) > 0), np.int64)
+    return np.asarray(2 * is_head + (lists.positions(scores) > 0), np.int64)
 
 
 def _at_most_first(confidence: Floats, scores: Floats, lists: CandidateLists) -> Floats:
     """Limit rank scores, which come from different maps, to that of the first answer of the list.  (candidate)"""
-    first = confidence[positions(lists, scores) == 0]
+    first = confidence[lists.positions(scores) == 0]
     sizes = np.diff(lists.offsets)
     return np.asarray(np.minimum(confidence, np.repeat(first, sizes[sizes > 0])))
 

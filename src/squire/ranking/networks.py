@@ -266,7 +266,7 @@ def _fit_network(
         for first in range(0, len(order), options.batch_size):
             value = loss(networks, network, order[first : first + options.batch_size])
             optimizer.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(value)
             optimizer.step()
             schedule.step()
             step()

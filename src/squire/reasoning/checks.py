@@ -7,7 +7,7 @@ as their support.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from squire.core.relations import inverse, is_inverse
 from squire.errors import SettingError
-from squire.graph.adjacency import Adjacency, Ids
+from squire.graph.adjacency import Adjacency
 from squire.graph.labels import Labels
 from squire.ranking._context import MOST_VALUES, PRIOR_HOLDERS, RelationIndex
 from squire.ranking.context import PAIR_FEATURES, describe_pairs
@@ -86,39 +86,19 @@ def check_fact(reasoner: Reasoner, head: str, relation: str, tail: str, beam: in
     for name, label in (("head", head), ("relation", relation), ("tail", tail)):
         if not isinstance(label, str):
             raise SettingError(f"{name}={label!r}: expected a label, as text.")
-    if reasoner.fusion is None:
-        folder = reasoner.run.folder
-        raise SettingError(
-            f"{folder}: no fusion here, so there is no confidence. Run `squire fuse {folder}` first."
-        )
     query, wanted = reasoner.query(head, relation), reasoner.labels.entity_id(tail)
     is_fact = reasoner.run.facts.contains(*query, wanted)
     if is_fact:
-        reasoner = without_facts(reasoner, np.array([[*query, wanted]], np.int32))
+        reasoner = reasoner.without(np.array([[*query, wanted]], np.int32))
     judged, answer = reasoner.judge(query, wanted, reasoner.decoding(beam=beam))
     assert answer.confidence is not None
-    assert reasoner.fusion is not None
-    objections = Objections(reasoner.run.facts, reasoner.fusion.relations, reasoner.labels)
+    objections = Objections(reasoner.run.facts, reasoner.fused.relations, reasoner.labels)
     return FactCheck(
         reasoner.labels.entity(query[0]), reasoner.labels.relation(query[1]), reasoner.labels.entity(wanted),
         is_fact, answer.confidence, answer,
         (*objections.to_fact(*query, wanted), *objections.likelier(judged, wanted)),
         reasoner.origin(reasoner.decoding(beam=beam)),
     )  # fmt: skip
-
-
-def without_facts(reasoner: Reasoner, facts: Ids) -> Reasoner:
-    """A reasoner that does not know these facts.  facts: (fact, 3)"""
-    assert reasoner.fusion is not None
-    graph, known = reasoner.graph, reasoner.run.facts
-    gone = Adjacency.build(facts, graph.num_entities, graph.num_relations)
-    heads, relations, tails = known.triples.T
-    left = known.triples[~gone.contains_each(heads, relations, tails)]
-    remaining = Adjacency.build(left, graph.num_entities, graph.num_relations)
-    run = replace(reasoner.run, facts=remaining)
-    in_train = facts[graph.train.contains_each(*facts.T)]
-    hidden = Adjacency.build(in_train, graph.num_entities, graph.num_relations)
-    return Reasoner(run, reasoner.fusion.on(remaining, hidden))
 
 
 @dataclass(frozen=True)

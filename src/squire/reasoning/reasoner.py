@@ -24,7 +24,6 @@ from squire.core.run_files import fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import has_model, load_settings
-from squire.ranking.confidence import positions
 from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
 from squire.ranking.path_features import PathScorer
 from squire.reasoning.answers import (
@@ -98,6 +97,24 @@ class Reasoner:
             folder = self.run.folder
             raise SettingError(f"{folder}: has no model yet. Run `squire train --out {folder} --resume` first.")
         return self.run
+
+    @property
+    def fused(self) -> Fusion:
+        """The fusion; SettingError if the run has none."""
+        if self.fusion is None:
+            folder = self.run.folder
+            raise SettingError(
+                f"{folder}: no fusion here, so there is no confidence. Run `squire fuse {folder}` first."
+            )
+        return self.fusion
+
+    def without(self, facts: Ids) -> Reasoner:
+        """A fused reasoner that does not know these facts, and whose rules do not count them.  facts: (fact, 3)"""
+        graph, known = self.graph, self.run.facts
+        gone = graph.adjacency(facts)
+        remaining = graph.adjacency(known.triples[~gone.contains_each(*known.triples.T)])
+        mined_from = graph.adjacency(facts[graph.train.contains_each(*facts.T)])
+        return Reasoner(replace(self.run, facts=remaining), self.fused.on(remaining, mined_from))
 
     @property
     def step(self) -> int:
@@ -213,7 +230,7 @@ class Reasoner:
                 f"precision={precision:g}: answers ranked by paths have no confidence. "
                 f"Run `squire fuse {folder}` first."
             )
-        found = [judged.confidence[positions(judged.lists, judged.scores) < k] for judged in fusion.rank(queries)]
+        found = [judged.confidence[judged.lists.positions(judged.scores) < k] for judged in fusion.rank(queries)]
         confidence = -np.sort(-np.concatenate(found))
         expected = np.cumsum(confidence) / np.arange(1, len(confidence) + 1)  # share of true ones among the first
         enough = np.flatnonzero(expected >= precision - 1e-9)  # a mean of equal confidences is not exact
@@ -292,15 +309,14 @@ class Reasoner:
 
     def judge(self, query: Query, wanted: int, decoding: DecodingOptions) -> tuple[FusedRanking, Answer]:
         """The ranking of a question's candidates, and one answer to it, which the graph must not have."""
-        fusion = self._fusion("fused")
-        assert fusion is not None
+        fusion = self.fused
         queries = np.array([query], np.int32)
         (judged,) = fusion.rank(queries, threads=1, wanted=np.array([wanted], np.int32))
         at = np.flatnonzero(judged.lists.candidates == wanted)
         ranked, number = next(self._searched(queries, decoding)) if self.has_model else (None, 0)
         paths = self._paths_to(query, ranked, number, [wanted], decoding)
         ((_, answer),) = self._weighed(fusion, judged, at, paths)
-        return judged, replace(answer, rank=1 + int(positions(judged.lists, judged.scores)[at[0]]))
+        return judged, replace(answer, rank=1 + int(judged.lists.positions(judged.scores)[at[0]]))
 
     def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
         """Positions of the best candidates of one question that are not in the graph, best first.  (candidate)"""

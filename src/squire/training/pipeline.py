@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -159,10 +159,9 @@ class TrainingOptions:
     fuse: bool = True
     model: bool = True
     show_progress: bool = True
-    missing: float | None = None  # share of true facts that the graph is assumed to lack
+    fusion: FusionOptions = field(default_factory=FusionOptions)
 
     def __post_init__(self) -> None:
-        FusionOptions(missing=self.missing)  # refuses what is no share
         if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes >= 0):
             raise SettingError(f"minutes={self.minutes}: expected a number of minutes, 0 or more.")
 
@@ -189,7 +188,7 @@ def train_run(
             if ours.leads:
                 stack.enter_context(open_folder())
                 if options.fuse and not has_fusion(folder):
-                    fusion = _try_to_fuse(folder, options.missing, show)
+                    fusion = _try_to_fuse(folder, options.fusion, show)
                     if rules is None and fusion:  # mined already
                         mined = fusion.features.rules
                         rules = mined.take(mined.is_closed)
@@ -210,11 +209,11 @@ def train_run(
         return outcome
 
 
-def _try_to_fuse(folder: Path, missing: float | None, show: bool) -> Fusion | None:
+def _try_to_fuse(folder: Path, options: FusionOptions, show: bool) -> Fusion | None:
     """Fit the fusion; a graph too small for one is trained without."""
     with progress_bar("fusing", show) as bar:
         try:
-            fusion = fuse_run(folder, FusionOptions(missing=missing), progress=bar.stage)
+            fusion = fuse_run(folder, options, progress=bar.stage)
         except SettingError as error:
             logger.warning("%s Answers will be ranked by paths.", error)
             return None
