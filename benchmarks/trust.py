@@ -32,6 +32,7 @@ from squire.completion.doubts import judge_facts
 from squire.core.files import replacing
 from squire.core.relations import both_directions
 from squire.errors import SettingError
+from squire.evaluation.ordinary import QUESTIONS as ORDINARY
 from squire.evaluation.ordinary import judge_ordinary_questions
 from squire.evaluation.plots import draw_reliability
 from squire.graph.adjacency import Adjacency, Ids
@@ -39,7 +40,8 @@ from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
 from squire.graph.triples import divide
 from squire.model.recipe import load_recipe
-from squire.ranking.context import heads_of
+from squire.ranking.calibration import Reliability
+from squire.ranking.context import OrdinaryQuestions, heads_of
 from squire.ranking.folds import can_be_hidden
 from squire.ranking.fusion import Fusion, fit_fusion
 from squire.reasoning.reasoner import Reasoner
@@ -121,8 +123,21 @@ def ordinary(graph: Graph, seed: int) -> Figures:
     return {
         "reliability": {name: curve.as_dict() for name, curve in found.items()},
         "brier_below_base_rate": 1 - first.brier / first.base_brier,
+        "rank_score_instead": rank_scores(fusion, graph, seed).as_dict(),
         "missing": fusion.info.missing,
     }
+
+
+def rank_scores(fusion: Fusion, graph: Graph, seed: int) -> Reliability:
+    """What the rank scores of first answers would be worth as confidence: they are calibrated on benchmark questions."""
+    truth, shown = graph.known("valid", "test"), []
+    for judged in fusion.rank(OrdinaryQuestions(graph.train, seed).sample(ORDINARY)):
+        first = np.flatnonzero(judged.lists.positions(judged.scores) == 0)
+        head, relation = judged.lists.queries[judged.lists.query[first]].T
+        true = truth.contains_each(head, relation, judged.lists.candidates[first])
+        shown.append((judged.rank_score[first], true))
+    score, is_true = (np.concatenate(column) for column in zip(*shown, strict=True))
+    return Reliability.from_answers(score, is_true)
 
 
 def promise(graph: Graph, seed: int) -> Figures:
