@@ -3,8 +3,9 @@
     python benchmarks/train.py [FOLDER OF THE GRAPHS] [--steps 12]
 
 Useful operations are those of the method: real tokens (no padding), visible pairs, classes that can follow;
-forward and backward, three products for each. The epoch is extrapolated from the steps measured. Then a step among
-100,000 and a million entities, where a sample of them competes and where all do. The last line is JSON.
+forward and backward, three products for each. The authors' speed is scaled by the GEMM peak. The epoch is
+extrapolated from the steps measured. Then a step among 100,000 and a million entities, where a sample of them
+competes and where all do. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gemm import gemm_gflops
+from gemm import AUTHORS_SEQUENCES_PER_SECOND, gemm_gflops, times_the_authors
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
 from squire.core.relations import both_directions
@@ -34,8 +35,7 @@ from squire.paths.tries import build_tries
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import ClosedIndex
 
-AUTHORS_SEQUENCES_PER_SECOND = 128  # their code at this size on this kind of machine
-TARGETS = {"fraction_of_peak": "≥ 0.5", "speedup_over_authors": "≥ 18", "peak_mb": "< 2000"}
+TARGETS = {"fraction_of_peak": "≥ 0.5", "times_the_authors": "≥ 40", "peak_mb": "< 2000"}
 PAPER = ModelConfig(norm_first=False, activation="relu")
 LARGE = ModelConfig(layers=3, dim=128, feedforward=256)
 
@@ -90,7 +90,9 @@ def train_step(folder: str, steps: str, nodes: str) -> Figures:
         "fraction_of_peak": round(rate / max(peaks), 3),
         "step_s": round(statistics.median(seconds[1:]), 3),
         "nell23k_epoch_s": round(epoch, 1),
-        "speedup_over_authors": round(batches.total_weight / AUTHORS_SEQUENCES_PER_SECOND / epoch, 1),
+        "times_the_authors": times_the_authors(
+            batches.total_weight / epoch, AUTHORS_SEQUENCES_PER_SECOND, max(peaks)
+        ),
     }
 
 

@@ -36,13 +36,13 @@ from squire.evaluation.ordinary import QUESTIONS as ORDINARY
 from squire.evaluation.ordinary import judge_ordinary_questions
 from squire.evaluation.plots import draw_reliability
 from squire.graph.adjacency import Adjacency, Ids
+from squire.graph.folds import can_be_hidden
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
 from squire.graph.triples import divide
 from squire.model.recipe import load_recipe
 from squire.ranking.calibration import Reliability
 from squire.ranking.context import OrdinaryQuestions, heads_of
-from squire.ranking.folds import can_be_hidden
 from squire.ranking.fusion import Fusion, fit_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.application import RuleEngine, noisy_or
@@ -129,7 +129,7 @@ def ordinary(graph: Graph, seed: int) -> Figures:
 
 
 def rank_scores(fusion: Fusion, graph: Graph, seed: int) -> Reliability:
-    """What the rank scores of first answers would be worth as confidence: they are calibrated on benchmark questions."""
+    """What rank scores, calibrated on benchmark questions, would be worth as confidence of first answers."""
     truth, shown = graph.known("valid", "test"), []
     for judged in fusion.rank(OrdinaryQuestions(graph.train, seed).sample(ORDINARY)):
         first = np.flatnonzero(judged.lists.positions(judged.scores) == 0)

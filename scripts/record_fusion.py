@@ -27,9 +27,9 @@ from squire.evaluation.fused import Fused, rank_by_fusion
 from squire.evaluation.metrics import Metrics
 from squire.evaluation.plots import draw_reliability
 from squire.evaluation.queries import QuerySet
+from squire.graph.folds import FOLDS
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
-from squire.ranking.folds import FOLDS
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 
 HOME = Path(__file__).resolve().parents[1]

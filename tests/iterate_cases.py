@@ -16,7 +16,14 @@ from squire.training import iterative as iterate
 from squire.training.iterative import PathCollection
 from squire.training.preparation import prepare
 
-ITERATE = ("train.iterate=true", "train.epochs=2", "train.iterate_beam=4", "train.iterate_paths=3")
+KEPT: tuple[str, ...] = (
+    "paths.per_triple=6",
+    "paths.edge_weight=6",
+    "paths.fresh=false",
+    "train.fact_passes=0",
+    "train.hold_back=false",
+)
+ITERATE = (*KEPT, "train.iterate=true", "train.epochs=2", "train.iterate_beam=4", "train.iterate_paths=3")
 TWO = (*ITERATE, "train.epochs=1", "train.batch_nodes=512")  # fewer steps, since processes wait for each other
 BLOCK = 16
 

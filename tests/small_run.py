@@ -23,7 +23,14 @@ HOSTILE, PARENT = "<script>alert(1)</script>", "http://example.org/parent"
 PREFIXES = {"ex": "http://example.org/"}
 TINY = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "train.batch_nodes=256"]
 TINY += ["model.dropout=0", "model.input_dropout=0", "model.output_dropout=0", "train.learning_rate=0.01"]
-TINY += ["decode.beam=16", "decode.prune=0"]
+TINY += ["decode.beam=16", "decode.prune=0", "decode.aggregate=sum"]
+KEPT = [
+    "paths.per_triple=6",
+    "paths.edge_weight=6",
+    "paths.fresh=false",
+    "train.fact_passes=0",
+    "train.hold_back=false",
+]
 
 
 def family(*, valid: bool = True) -> Graph:
@@ -47,7 +54,7 @@ def small_run(*settings: str, valid: bool = True) -> Path:
     atexit.register(home.cleanup)
     folder = Path(home.name)
     family(valid=valid).save(folder / "family.graph")
-    overrides = [*TINY, "train.epochs=60", *settings]
+    overrides = [*TINY, *KEPT, "train.epochs=60", *settings]
     command = [
         "train",
         str(folder / "family.graph"),

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squire.core.ragged import offsets_from
+from squire.graph.folds import can_be_hidden
 from squire.graph.graph import Graph
 from squire.ranking.confidence import (
     DEFAULT_MISSING,
@@ -31,7 +32,6 @@ from squire.ranking.confidence import (
 )
 from squire.ranking.confidence_fit import HIDDEN_PER_KNOT, Examples, fit_knots, hidden_loss
 from squire.ranking.features import CandidateLists
-from squire.ranking.folds import can_be_hidden
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 from squire.rules.mining import MiningOptions
 

@@ -19,7 +19,7 @@ from squire.completion import doubts
 from squire.completion.doubts import judge_facts
 from squire.errors import SettingError, UnknownName
 from squire.graph.adjacency import Ids
-from squire.ranking.folds import can_be_hidden
+from squire.graph.folds import can_be_hidden
 
 COUNT, WRONG = 60, 6
 

@@ -242,10 +242,10 @@ def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
         ({"prune": -0.5}, "prune=-0.5: expected a share"),
         (
             {"prune": 0.5, "aggregate": "max"},
-            "prune=0.5: works only with aggregate='sum' and without a constraint",
+            "prune=0.5: does not work with aggregate='max' or a constraint",
         ),
         ({"beam": 0}, "beam=0: expected 1 to 100,000."),
-        ({"aggregate": "mean"}, "aggregate='mean': expected 'sum' or 'max'."),
+        ({"aggregate": "mean"}, "aggregate='mean': expected 'sum', 'max' or 'pool'."),
     ],
 )
 def test_searches_that_make_no_sense(settings: dict[str, object], message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,10 @@ from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
-from squire.ranking.features import COLUMN, FEATURES, PATHS, CandidateLists, Feature, Features, absent
+from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, load_fusion, save_fusion
 from squire.ranking.networks import NetworkOptions, fit_ranker
-from squire.rules.mining import MiningOptions
+from squire.rules.mining import Mined, MiningOptions, mine_rules
 
 SMALL = NetworkOptions(width=8, epochs=3, batch_size=16)
 OPTIONS = FusionOptions(seed=1, mining=MiningOptions(threads=1), ranker=SMALL)
@@ -89,7 +90,7 @@ def test_ranks_are_those_of_scores_over_all_entities(fitted: tuple[Graph, Fusion
 def test_sources_add_up(fitted: tuple[Graph, Fusion]) -> None:
     graph, fusion = fitted
     (ranked,) = fusion.rank(graph.valid[:3, :2])
-    shares = fusion.contributions(ranked.lists)
+    shares = ranked.contributions()
     assert set(shares) == {"frequency", "rules", "similar entities", "connections", "tail similarity", "names"}
     relations = ranked.lists.queries[ranked.lists.query, 1]
     nothing = fusion.ranker.scores(absent(ranked.lists.features, FEATURES), relations)
@@ -107,26 +108,19 @@ def test_test_facts_influence_nothing_and_a_seed_repeats(fitted: tuple[Graph, Fu
     assert changed.read_bytes() != files[0].read_bytes()
 
 
-def test_models_and_rules_of_a_fold_never_see_its_hidden_facts() -> None:
+def test_rules_of_a_fold_never_see_its_hidden_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Adjacency] = []
 
-    class Spy:
-        table = (Feature("nothing", PATHS, "says nothing"),)
-        fingerprint = "spy"
-
-        def scores(self, lists: CandidateLists) -> Features:
-            return np.zeros((len(lists.candidates), 1), np.float32)
-
-    def make(adjacency: Adjacency) -> list[Spy]:
+    def mine(adjacency: Adjacency, *rest: Any) -> Mined:
         seen.append(adjacency)
-        return [Spy()]
+        return mine_rules(adjacency, *rest)
 
+    monkeypatch.setattr("squire.ranking.fusion.mine_rules", mine)
     graph = families()
-    fusion = fit_fusion(graph, replace(OPTIONS, folds=3), make)
+    fit_fusion(graph, replace(OPTIONS, folds=3))
     assert len(seen) == 4  # three folds, and all of train
     assert seen[-1] == graph.train
     assert all(part.num_edges < graph.train.num_edges for part in seen[:-1])
-    assert fusion.features.table[-1].name == "nothing"
 
 
 def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:

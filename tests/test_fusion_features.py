@@ -16,13 +16,10 @@ from squire.ranking.features import (
     FEATURES,
     MIN_CONSTANT_SUPPORT,
     MIN_SUPPORT,
-    PATHS,
     RULES,
     SOURCES,
     CandidateFeatures,
     CandidateLists,
-    Feature,
-    Features,
     absent,
 )
 from squire.ranking.index import name_words, no_words
@@ -155,23 +152,6 @@ def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_threa
     assert np.array_equal(together.offsets, alone.offsets)
     assert np.array_equal(together.candidates, alone.candidates)
     assert np.array_equal(together.features, alone.features)
-
-
-def test_a_scorer_adds_its_columns() -> None:
-    class Constant:
-        table = (Feature("path sum", PATHS, "sum over all paths to t", absent=-9.0),)
-        fingerprint = "constant"
-
-        def scores(self, lists: CandidateLists) -> Features:
-            return lists.candidates[:, None].astype(np.float32)
-
-    plain = evidence_of({(0, 0, 1), (1, 0, 2), (2, 1, 0)})
-    evidence = CandidateFeatures(plain.adjacency, plain.rules, scorers=[Constant()], words=plain.words)
-    lists = evidence.describe(QUERIES)
-    assert [feature.name for feature in evidence.table][-1] == "path sum"
-    assert np.array_equal(lists.features[:, -1], lists.candidates)
-    assert np.array_equal(lists.features[:, :-1], plain.describe(QUERIES).features)
-    assert np.all(absent(lists.features, evidence.table)[:, -1] == -9)
 
 
 def test_words_that_most_names_have_and_identifiers_are_no_evidence() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
+from squire.graph.folds import can_be_hidden, hide, is_linked, pairs_look_unlinked, removable
 from squire.graph.graph import Graph
-from squire.ranking.folds import can_be_hidden, hide, is_linked, pairs_look_unlinked, removable
 
 ENTITIES, RELATIONS = 8, 3
 TRIPLES = st.sets(

@@ -211,7 +211,7 @@ def test_two_processes_gather_the_paths_of_one(tmp_path: Path) -> None:
 
 
 def test_off_it_is_the_first_iteration_and_nothing_else(whole: Path, tmp_path: Path) -> None:
-    assert a_trainer(tmp_path, "train.epochs=2", "train.iterate=false").fit(ignore)
+    assert a_trainer(tmp_path, *ITERATE, "train.iterate=false").fit(ignore)
     plain, first = load_checkpoint(tmp_path, LAST), load_checkpoint(iteration_folder(whole, 2), START)
     assert_same(plain.arrays, first.arrays)
     assert plain.state | {"recipe": 0} == first.state | {"recipe": 0}

@@ -302,7 +302,7 @@ def test_one_end_is_given_and_one_asked_for(ends: tuple[str | None, str | None])
         ({"k": 0}, "k=0: expected 1 or more."),
         ({"beam": 0}, "beam=0: expected 1 to 100,000."),
         ({"beam": 10**9}, "beam=1000000000: expected 1 to 100,000."),
-        ({"aggregate": "mean"}, "aggregate='mean': expected 'sum' or 'max'."),
+        ({"aggregate": "mean"}, "aggregate='mean': expected 'sum', 'max' or 'pool'."),
     ],
 )
 def test_settings_that_make_no_sense(setting: dict[str, object], message: str) -> None:

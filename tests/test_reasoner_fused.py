@@ -67,7 +67,7 @@ def test_sources_add_up_to_what_the_ranker_adds_to_nothing() -> None:
     fusion = reasoner().fusion
     assert fusion
     (judged,) = fusion.rank(np.array([reasoner().query(*QUESTION)], np.int32))
-    shares = fusion.contributions(judged.lists)
+    shares = judged.contributions()
     order = np.argsort(-judged.scores, kind="stable")
     for answer, place in zip(found, order[:3], strict=True):
         assert {s.name: pytest.approx(s.contribution, abs=1e-6) for s in answer.sources} == {
@@ -167,7 +167,7 @@ def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> Non
     only = SearchEdges.from_adjacency(
         Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
     )
-    decoding = replace(ours.decoding(), constraint=only)
+    decoding = replace(ours.decoding(), aggregate="sum", constraint=only)
     ranked = connect(ours.trained, ours._closed_rules, query, [answer], decoding)
     assert ranked is None or answer not in ranked.entity
 

@@ -39,7 +39,8 @@ from squire.training.preparation import prepare
 from squire.training.trainer import Trainer, TrainingState
 
 __all__ = ["drawn"]  # a fixture
-SETTINGS = [*TINY, "train.epochs=4", "train.iterate_beam=4"]
+SETTINGS = [*TINY, "train.epochs=4", "train.iterate_beam=4", "train.iterate_paths=2", "train.fact_passes=0"]
+SETTINGS += ["paths.fresh=false"]
 OPTIONS = [word for setting in SETTINGS for word in ("--set", setting)]
 
 

@@ -37,7 +37,7 @@ class SearchSettings(TypedDict, total=False):
     """Changes to the recipe's beam search."""
 
     beam: int | None  # paths kept at each step
-    aggregate: Literal["sum", "max"] | None  # "sum" over all paths of an answer, or "max"
+    aggregate: Literal["sum", "max", "pool"] | None  # over the paths of an answer
 
 
 class PathSettings(SearchSettings, total=False):
@@ -175,27 +175,27 @@ def train(
 
 
 def fuse(
-    run: Run | str | Path, *, folds: int | None = None, paths: bool = False, names: bool = True,
+    run: Run | str | Path, *, folds: int | None = None, paths: bool = True, names: bool = True,
     missing: float | None = None, seed: int = 0, progress: bool = True,
 ) -> Run:  # fmt: skip
     """Fit the fusion of a run: a ranker that weighs rules, frequency, similar entities, connections and names.
 
-    folds: parts of train that are hidden in turn; by default 20, with `paths` 5.
-    paths: also use the model's scores, which trains one more model per fold.
+    folds: parts of train that are hidden in turn; by default 20.
+    paths: give the model a say, if the run has one that was trained with `train.hold_back`.
     names: words that the names of entities share are evidence.
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
     that of valid and test, at most 0.1.
     """
-    from squire.ranking.folds import FEW_FOLDS, FOLDS, MAX_FOLDS
+    from squire.graph.folds import FOLDS, MAX_FOLDS
     from squire.ranking.fusion import FusionOptions
     from squire.training.pipeline import existing_run, fuse_run
 
     if folds is not None and not 2 <= folds <= MAX_FOLDS:
         raise SettingError(f"folds={folds}: expected 2 to {MAX_FOLDS}.")
     folder = run.folder if isinstance(run, Run) else Path(run)
-    options = FusionOptions(seed, folds or (FEW_FOLDS if paths else FOLDS), names, missing=missing)
+    options = FusionOptions(seed, folds or FOLDS, names, missing=missing)
     with existing_run(folder), progress_bar("fusing", progress) as bar:
-        fuse_run(folder, options, paths, bar.stage)
+        fuse_run(folder, options, bar.stage, model=paths)
     return Run(folder)
 
 

@@ -16,8 +16,8 @@ BeamOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 AggregateOption = Annotated[
-    Literal["sum", "max"] | None,
-    typer.Option(help="Rank by all paths to an answer, or by the best one; default: the recipe's."),
+    Literal["sum", "max", "pool"] | None,
+    typer.Option(help="Over the paths of an answer; pool: with the queried edge. Default: the recipe's."),
 ]
 MissingOption = Annotated[
     float | None,

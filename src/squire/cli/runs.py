@@ -62,12 +62,10 @@ def train(
 
 def fuse(
     run: RunFolder,
-    folds: Annotated[
-        int | None, typer.Option(help="Parts of train that are hidden in turn: 20, with --paths 5.")
-    ] = None,
+    folds: Annotated[int | None, typer.Option(help="Parts of train that are hidden in turn: 20.")] = None,
     paths: Annotated[
-        bool, typer.Option("--paths", help="Also use the model's scores; trains one more model per part.")
-    ] = False,
+        bool, typer.Option("--paths/--no-paths", help="Give the model a say, if the run has one.")
+    ] = True,
     names: Annotated[
         bool, typer.Option("--names/--no-names", help="Use words that the names of entities share.")
     ] = True,

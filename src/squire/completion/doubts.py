@@ -23,7 +23,7 @@ from squire.core.frames import to_frame
 from squire.core.progress import Progress, no_progress
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
-from squire.ranking.folds import can_be_hidden, removable
+from squire.graph.folds import can_be_hidden, removable
 from squire.reasoning.checks import LIKELY, Objections
 from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Reasoner

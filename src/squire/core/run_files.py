@@ -35,6 +35,11 @@ def tries_file(run: Path, iteration: int) -> Path:
     return (run if iteration == 1 else iteration_folder(run, iteration)) / TRIES
 
 
+def epoch_tries(run: Path, epoch: int) -> Path:
+    """The prefix trees of an epoch, from the second on, if each has new paths."""
+    return run / f"tries-of-epoch-{epoch}.safetensors"
+
+
 def evaluation_file(run: Path, ranking: str, split: str, **changes: object) -> Path:
     """The results of `squire evaluate`. Each combination of `changes` to the default settings has its own file."""
     parts = [f"-{name}-{value}".lower() for name, value in sorted(changes.items())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,6 +50,7 @@ def rank_by_fusion(
         if progress:
             progress(len(ranks), len(query_set.queries))
     aggregation = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.info.use_names
+    aggregation += "+model" * (fusion.pool is not None)
     signature = query_set.signature("fused", aggregation=aggregation, seed=str(fusion.info.seed))
     return Fused(Ranks(signature, query_set.queries, np.array(ranks)), _reliability(shown))
 
@@ -62,7 +63,7 @@ def _first(
     Other known answers are removed before rank scores are computed, as they are for ranks.
     counts: (candidate that counts); is_true: (candidate)
     """
-    left = replace(block, lists=block.lists.take(counts), scores=block.scores[counts])
+    left = block.take(counts)
     truth = is_true[counts]
     for query in queries.tolist():
         own = left.lists.rows(query)

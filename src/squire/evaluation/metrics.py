@@ -28,6 +28,7 @@ class Signature:
     seed: str = "none"  # of training; none for methods without randomness
     constraint: str = ""  # the edges that paths may use; empty for all
     known_share: str = ""  # probability of following a known edge; empty for 0
+    edge_weight: str = ""  # of the queried edge in a pool; empty without
     prune: str = ""  # paths below this share of the tenth new answer are dropped; empty for none
     weights: str = ""  # "last" if not those of the best epoch
     sample: str = ""  # how many queries of how many, and the seed; empty for all

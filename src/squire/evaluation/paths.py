@@ -60,6 +60,7 @@ def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, c
         beam=str(decoding.beam),
         aggregation=decoding.aggregate + ("+edge-ends" if decoding.edge_ends else ""),
         known_share=f"{decoding.known_share:g}" if decoding.known_share else "",
+        edge_weight=f"{decoding.edge_weight:g}" if decoding.aggregate == "pool" else "",
         seed=str(seed),
         constraint=constraint or (decoding.constraint.name if decoding.constraint else ""),
         prune=f"{decoding.prune:g}" if decoding.prune else "",

@@ -26,6 +26,7 @@ from squire.evaluation.ranks import Ranks
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
+from squire.model.recipe import has_model
 from squire.ranking.fusion import has_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.application import RuleEngine
@@ -186,7 +187,10 @@ class EvaluationOptions:
 
 
 def evaluate_run(folder: Path, options: EvaluationOptions, progress: Progress = no_progress) -> Evaluation:
-    """Rank a split's queries by the run, by its rules and by tail frequency; kept in the run folder."""
+    """Rank a split's queries by the run, by its rules and by tail frequency; kept in the run folder.
+
+    By default that is by the fusion and by the model's paths, if the run has both.
+    """
     is_fused = options.is_fused(folder)
     own = _by_fusion(folder, options, progress) if is_fused else _by_paths(folder, options, progress)
     graph, query_set = own.graph, options.queries(own.graph)
@@ -194,9 +198,11 @@ def evaluate_run(folder: Path, options: EvaluationOptions, progress: Progress = 
         logger.warning("this run has no rules: the row of the rules is the tail frequency")
     engine = RuleEngine(own.rules, graph.train)
     rules = rank_by_rules(graph, query_set, engine, progress=lambda done, total: progress("rules", done, total))
-    frequency = rank_by_frequency(graph, query_set)
+    ranked = [own.ranks, rules, rank_by_frequency(graph, query_set)]
+    if is_fused and options.ranking is None and has_model(folder):  # the paper's ranking beside the fused one
+        ranked.insert(1, _by_paths(folder, options, progress).ranks)
     evaluation = Evaluation(
-        rows=tuple(ranks.metrics() for ranks in (own.ranks, rules, frequency)),
+        rows=tuple(ranks.metrics() for ranks in ranked),
         categories=own.ranks.by_category(graph),
         relations=own.ranks.by_relation(graph),
         evidence=own.evidence,

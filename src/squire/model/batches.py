@@ -34,6 +34,12 @@ class Targets:
     token: torch.Tensor  # (target)
     weight: torch.Tensor  # (target): weight of the paths divided by their number of tokens
 
+    @classmethod
+    def none(cls) -> Targets:
+        """No targets."""
+        empty = torch.empty(0, dtype=torch.int64)
+        return cls(empty, empty, empty, empty, torch.empty(0))
+
     def between(self, low: int, high: int) -> Targets:
         """The targets of the tokens from `low` to `high`, renumbered from `low`."""
         first, last = torch.searchsorted(self.source, torch.tensor([low, high])).tolist()  # of the sources

@@ -79,6 +79,9 @@ class PathConfig(_Section):
     """Paths to sample for each fact and for its inverse."""
     edge_weight: int = 6
     """The weight, in paths, of a fact that has no path but its own edge. The paper: as many as any other fact."""
+    fresh: bool = False
+    """Sample new paths for every epoch, so that few per fact suffice. Not with `train.iterate`, which keeps
+    them and adds more. The paper: the same paths in every epoch."""
 
     def _check(self) -> None:
         self._expect_share("min_confidence")
@@ -165,6 +168,12 @@ class TrainConfig(_Section):
     """Maximum number of prefix-tree nodes in a step: the batch size, which also determines the memory used."""
     sampled_entities: int = 0
     """Entities sampled as negatives in each step; with 0, or if the graph has no more, all entities are used."""
+    fact_passes: int = 0
+    """Passes over the facts themselves in each epoch: the queried edge with all its tails, three tokens a query.
+    The paper: none, a fact is seen only as the end of a path."""
+    hold_back: bool = False
+    """Never show the model the first of the parts of train that a fusion hides, so that a fusion can learn how far
+    to trust the model. The paper: the model sees all of train."""
     seed: int = 0
     """Random seed of the paths, the initial weights, the order of batches, the masks and the dropout."""
     valid_queries: int = 500
@@ -185,6 +194,7 @@ class TrainConfig(_Section):
         self._expect_count(MAX_BATCH_NODES, "batch_nodes")
         self._expect_count(MAX_BEAM, "valid_beam", "iterate_beam")
         self._expect_count(MAX_PATHS, "iterate_paths")
+        self._expect("fact_passes", 0 <= self.fact_passes <= MAX_EPOCHS, f"0 to {MAX_EPOCHS:,}")
         self._expect("valid_queries", self.valid_queries >= 1, "1 or more")
         self._expect("learning_rate", 0 < self.learning_rate <= 1, "a number above 0, at most 1")
         self._expect("smoothing", 0 < self.smoothing <= 1, "the weight of the target, above 0, at most 1")
@@ -204,11 +214,15 @@ class DecodeConfig(_Section):
 
     beam: int = 256
     """Beam width: hypotheses kept at each step of the beam search."""
-    aggregate: Literal["sum", "max"] = "sum"
-    """The score of an answer: the sum over all its paths (the paper's self-consistency), or its best path."""
+    aggregate: Literal["sum", "max", "pool"] = "sum"
+    """The score of an answer: the sum over all its paths (the paper's self-consistency), its best path, or `pool`:
+    the sum over its paths and the model's own opinion of the queried edge, as a weighted geometric mean."""
+    edge_weight: float = 0.3
+    """The weight of that opinion in a `pool`; the paths have the rest."""
     prune: float = 0.0
     """Drop paths whose probability is below this share of that of the tenth new answer by the queried edge alone;
-    such paths hardly change the first answers. Only with `sum`. The paper: 0, no pruning."""
+    such paths hardly change the first answers. Not with `max`; in a `pool`, below this share of the probability at
+    which paths begin to count. The paper: 0, no pruning."""
     known_share: float = 0.9
     """Guided search: the probability that a step follows a known edge where there is one. The model then need not
     memorise the graph in order to follow its edges. The paper: 0, the model alone (docs/LOG.md)."""
@@ -219,6 +233,7 @@ class DecodeConfig(_Section):
 
     def _check(self) -> None:
         self._expect_count(MAX_BEAM, "beam")
+        self._expect_share("edge_weight")
         for key in ("prune", "known_share"):
             self._expect(key, 0 <= getattr(self, key) < 1, "a share from 0 to less than 1")
 
@@ -309,17 +324,20 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Reci
 def recipe_for(stats: Stats) -> str:
     """The name of the recipe that `auto` chooses for a graph.
 
-    - `small` below 20,000 facts: a large model would memorise them. NELL23K, with 25,000, is above this.
     - `large` from 500,000 facts or 200,000 entities, like the paper's two large graphs (640,000 and 1,010,000
-      facts), where six paths per fact, or a softmax over all entities, cost more than they gain.
-    - `sparse` below 5 facts per head: the paper's sparse graphs have 1.1 and 4.1, NELL995 1.9.
+      facts), where a softmax over all entities costs more than it gains.
+    - `sparse` below 1.5 facts per head: NELL23K has 1.1. A model would memorise them.
+    - `small` below 20,000 facts.
+    - `medium` below 5 facts per head: NELL995 has 1.9, FB15K237-20 4.1.
     - `dense` otherwise: FB15K237 has 18.7.
     """
-    if stats.facts < 20_000:
-        return "small"
     if stats.facts >= 500_000 or stats.entities >= 200_000:
         return "large"
-    return "sparse" if stats.degree_mean < 5 else "dense"
+    if stats.degree_mean < 1.5:
+        return "sparse"
+    if stats.facts < 20_000:
+        return "small"
+    return "medium" if stats.degree_mean < 5 else "dense"
 
 
 def _folder() -> resources.abc.Traversable:

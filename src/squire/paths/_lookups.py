@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.compile import inner_kernel, int64
-from squire.core.ragged import offsets_from
+from squire.core.ragged import ranges
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 
 Numbers = npt.NDArray[np.uint64]
@@ -56,11 +56,13 @@ class PathIndex(NamedTuple):
         """Distinct neighbours.  (entity)"""
         return np.diff(self.offsets)
 
-    @property
-    def two_hop_degrees(self) -> Offsets:
-        """The number of walks of two hops, which is what a look at two hops costs.  (entity)"""
-        ends = offsets_from(self.degrees[self.tails])
-        return np.diff(ends[self.offsets])
+    def two_hop_degrees(self, entities: Ids) -> Offsets:
+        """The number of walks of two hops from each of them: what a look at two hops costs.  (entity)"""
+        degrees = self.degrees
+        near = self.tails[ranges(self.offsets[entities], degrees[entities])]
+        ends = np.append(0, np.cumsum(degrees[near]))
+        walks: Offsets = np.diff(ends[np.append(0, np.cumsum(degrees[entities]))])
+        return walks
 
 
 def _groups(heads: Ids, values: Ids, num_entities: int) -> tuple[Offsets, Ids, Offsets]:

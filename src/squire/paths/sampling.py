@@ -38,6 +38,7 @@ def sample_paths(
     seed: int,
     threads: int | None = None,
     progress: Progress | None = None,
+    index: PathIndex | None = None,
 ) -> Paths:
     """`per_triple` simple paths from head to tail for each query (h, r, t), r an edge type.  (n, 3)
 
@@ -46,13 +47,15 @@ def sample_paths(
     and within a length every path is equally likely. A path's weight is how often it was drawn, so the weights of
     a row sum to `per_triple`. No path uses the query edge or its inverse. Where there is no path, and for a
     self-loop, the path is the edge (r, t) itself with all the weight (§3.2), or with `edge_weight` if given.
+
+    index: that of the adjacency, if it was built before.
     """
     queries = _checked_queries(adjacency, queries)
     _check_options(hops, seed)
     if per_triple < 1:
         raise SettingError(f"per_triple={per_triple}: expected 1 or more.")
     _check_rules(adjacency, rules)
-    index = PathIndex.from_adjacency(adjacency)
+    index = PathIndex.from_adjacency(adjacency) if index is None else index
     out = _empty(len(queries), per_triple, hops)
     task = _task(
         index,
@@ -274,7 +277,7 @@ def _costs(index: PathIndex, task: Task) -> Offsets:
     """The approximate cost of each group: the two-hop neighbourhood of its pivot, and its rows.  (group)"""
     first = task.order[task.groups[:-1]]
     pivots = np.where(task.flipped[first], task.end[first], task.start[first])
-    costs: Offsets = index.two_hop_degrees[pivots] + 100 * np.diff(task.groups)
+    costs: Offsets = index.two_hop_degrees(pivots) + 100 * np.diff(task.groups)
     return costs
 
 

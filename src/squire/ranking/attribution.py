@@ -18,7 +18,7 @@ import numpy.typing as npt
 from squire.ranking.features import CONTEXT, SOURCES, Feature, Features, absent
 
 Floats = npt.NDArray[np.float64]
-Score = Callable[[Features], Floats]  # (candidate, feature) -> (candidate)
+Score = Callable[[Features], Floats]  # (row, feature) -> (row); the candidates, some times over
 
 
 def contributions(score: Score, features: Features, table: Sequence[Feature]) -> dict[str, Floats]:
@@ -28,13 +28,14 @@ def contributions(score: Score, features: Features, table: Sequence[Feature]) ->
     nothing = absent(features, table)
     # Sources without evidence for any candidate contribute 0; leaving each out halves the work.
     players = [source for source in sources if (features != nothing)[:, columns[source]].any()]
-    values: dict[frozenset[str], Floats] = {}
-    for size in range(len(players) + 1):
-        for group in combinations(players, size):
-            shown = nothing.copy()
-            for source in group:
-                shown[:, columns[source]] = features[:, columns[source]]
-            values[frozenset(group)] = score(shown)
+    groups = [frozenset(group) for size in range(len(players) + 1) for group in combinations(players, size)]
+    shown = np.tile(nothing, (len(groups), 1)).reshape(len(groups), *nothing.shape)
+    for number, group in enumerate(groups):
+        for source in group:
+            shown[number][:, columns[source]] = features[:, columns[source]]
+    # All at once: many small calls of the networks would take most of the time of an answer.
+    scores = score(shown.reshape(-1, features.shape[1])).reshape(len(groups), len(features))
+    values = dict(zip(groups, scores, strict=True))
     out = {source: np.zeros(len(features)) for source in sources}
     for present, value in values.items():
         for source in set(players) - present:

@@ -36,11 +36,11 @@ import numpy.typing as npt
 
 from squire.core.relations import inverse, is_inverse
 from squire.graph.adjacency import Ids, Offsets
+from squire.graph.folds import can_be_hidden
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
 from squire.ranking.context import describe_pairs, pair_features
 from squire.ranking.features import CONTEXT, CandidateLists, Feature, Features, Floats
-from squire.ranking.folds import can_be_hidden
 from squire.ranking.networks import Bools, Networks
 
 DEFAULT_MISSING = 0.1  # share of true facts that a graph is assumed to lack, unless its splits are smaller

@@ -1,15 +1,13 @@
 """Candidate answers of a query and their features: one table, and `CandidateFeatures`, which fills it.
 
 A feature belongs to a source of evidence, and users are shown how much each source contributed. Features depend on
-one graph and one rule set, and never on the right answers. Scores of trained models are further columns, provided
-by a `Scorer`.
+one graph and one rule set, and never on the right answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -178,33 +176,6 @@ class CandidateLists:
         return cls(queries, offsets_from(sizes), candidates, features)
 
 
-class Scorer(Protocol):
-    """A trained model that adds columns of features."""
-
-    @property
-    def table(self) -> Sequence[Feature]:
-        """Its columns; their source is usually "paths"."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Tells the model from others: a ranker fitted with its scores cannot use those of another model."""
-        ...
-
-    def scores(self, lists: CandidateLists) -> Features:
-        """Its features of every candidate.  (candidate, column)"""
-        ...
-
-
-MakeScorers = Callable[[Adjacency], Sequence[Scorer]]
-"""Trains models on the given edges only: for each fold it is called with the edges that are not hidden."""
-
-
-def no_scorers(adjacency: Adjacency) -> Sequence[Scorer]:
-    """No trained models, only symbolic evidence."""
-    return ()
-
-
 # ------------------------------------------------------------------------------------------- candidate features
 
 QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
@@ -220,19 +191,19 @@ MIN_SUPPORT, MIN_CONSTANT_SUPPORT = MiningOptions.min_support, MiningOptions.con
 
 
 class CandidateFeatures:
-    """Finds candidates and their features by a graph, its rules and further models."""
+    """Finds candidates and their features by a graph and its rules."""
+
+    table: Sequence[Feature] = FEATURES
 
     def __init__(
         self,
         adjacency: Adjacency,
         rules: Rules,
         drop_linked: bool = False,  # propose no entity that has any edge with the head
-        scorers: Sequence[Scorer] = (),
         words: Profile | None = None,  # of the entities' names; None if these are not used
         hidden: Adjacency | None = None,  # facts that the rules were mined from, but that this graph lacks
     ) -> None:
-        self.adjacency, self.rules, self.scorers = adjacency, rules, tuple(scorers)
-        self.table = (*FEATURES, *(feature for scorer in self.scorers for feature in scorer.table))
+        self.adjacency, self.rules = adjacency, rules
         # The subset of `rules` that the engine applies; its answers refer to their numbers.
         self.used_rules = rules.take((rules.length < LONG) | (rules.smoothed_confidence >= LONG_CONFIDENCE))
         self._engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
@@ -268,11 +239,7 @@ class CandidateFeatures:
             queries, wanted, self._index, rule, self._sizes, self._columns, scratch, offsets, candidates, features
         )  # fmt: skip
         end = int(offsets[-1])
-        lists = CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
-        if not self.scorers:
-            return lists
-        columns = [lists.features, *(scorer.scores(lists) for scorer in self.scorers)]
-        return replace(lists, features=np.concatenate(columns, axis=1, dtype=np.float32))
+        return CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
 
     def stream(
         self, queries: Ids, threads: int | None = None, wanted: Ids | None = None

@@ -1,6 +1,6 @@
 """The fused ranker: fit it to a graph, rank candidates by all evidence, save and load it.
 
-Folds of train are hidden one after the other, and rules are mined, and models trained, on the rest. Rules that
+Folds of train are hidden one after the other, and rules are mined on the rest. Rules that
 have seen the hidden facts would look better than they are: with rules of all of train, the hidden facts of NELL23K
 had an MRR of .375 instead of .268, and the ranker relied on rules too much (valid .302 instead of .311). The same
 folds teach confidence (`confidence`). Valid decides whether linked pairs are excluded, and how rank scores are
@@ -10,6 +10,7 @@ calibrated. Test is never used.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -25,6 +26,7 @@ from squire.core.run_files import FUSION
 from squire.core.tensors import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.graph.folds import FOLDS, held_back, hide, pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
 from squire.ranking._features import Profile
@@ -34,20 +36,24 @@ from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, confiden
 from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
 from squire.ranking.confidence_fit import ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
-from squire.ranking.features import CandidateFeatures, CandidateLists, MakeScorers, Scorer, no_scorers
-from squire.ranking.folds import FOLDS, hide, pairs_look_unlinked
+from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features
 from squire.ranking.index import name_words, no_words
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
+from squire.ranking.path_features import TABLE, PathScorer
+from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
+from squire.search.trained import TrainedModel
 
+logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 Stage = Callable[[str, int, int], None]  # name, done, total
 
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
 CALIBRATION_QUERIES = 10_000
+POOL_QUERIES, POOL_QUERIES_AT_ONCE = 4000, 128  # to weigh the model by
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
-FILE_VERSION = 5
+FILE_VERSION = 6
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class FusionInfo:
     lists: int  # queries with the right answer among the candidates, from which the ranker learned
     unlinked: bool  # are linked pairs excluded, from the hidden facts and from the candidates?
     use_names: bool
-    mining: dict[str, object]
+    mining: dict[str, Any]
     missing: float  # share of true facts that the graph is assumed to lack
 
 
@@ -89,6 +95,8 @@ class FusedRanking:
     fusion: Fusion
     lists: CandidateLists
     scores: Floats  # (candidate): logits, comparable within a query
+    symbolic: Floats  # (candidate): the same without the model
+    model_features: Features | None = None  # (candidate, feature): of the model, if it has a say
     held_out: Sequence[str] = ()  # splits, if confidence is that of being in them, rather than of being true
 
     @cached_property
@@ -101,7 +109,7 @@ class FusedRanking:
     @cached_property
     def log_odds(self) -> Floats:
         """How plausible each fact is, before looking whether the graph has it.  (candidate)"""
-        return self.fusion.confidence.log_odds(self.lists, self.scores, self.fusion.relations)
+        return self.fusion.confidence.log_odds(self.lists, self.symbolic, self.fusion.relations)
 
     @cached_property
     def confidence(self) -> Floats:
@@ -110,6 +118,27 @@ class FusedRanking:
         if self.held_out:
             return falling(own.of_held_out(self.log_odds, relation, self.held_out), self.lists, self.scores)
         return falling(own.of_missing(self.log_odds, relation), self.lists, self.scores)
+
+    def take(self, rows: Offsets) -> FusedRanking:
+        """Only the candidates at these sorted positions."""
+        model = None if self.model_features is None else self.model_features[rows]
+        return FusedRanking(
+            self.fusion, self.lists.take(rows), self.scores[rows], self.symbolic[rows], model, self.held_out
+        )
+
+    def contributions(self) -> dict[str, Floats]:
+        """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
+        fusion, relations = self.fusion, self.lists.queries[self.lists.query, 1]
+        table, features, columns = FEATURES, self.lists.features, len(FEATURES)
+        if self.model_features is not None:
+            table, features = (*FEATURES, *TABLE), np.concatenate([features, self.model_features], axis=1)
+
+        def score(rows: Features) -> Floats:
+            tiled = np.tile(relations, len(rows) // max(len(relations), 1))
+            own = fusion.ranker.scores(np.ascontiguousarray(rows[:, :columns]), tiled)
+            return fusion.pool.pooled(own, rows[:, columns:]) if fusion.pool else own
+
+        return contributions(score, features, table)
 
 
 @dataclass(frozen=True)
@@ -121,6 +150,7 @@ class Fusion:
     calibration: Calibrations  # of rank scores
     confidence: Confidence
     info: FusionInfo
+    pool: ModelPool | None = None  # the model, if it has a say
 
     @cached_property
     def relations(self) -> RelationIndex:
@@ -139,7 +169,12 @@ class Fusion:
         """The candidates of all queries, in blocks and in order.  queries: (query, 2)"""
         for found in self.features.stream(np.ascontiguousarray(queries), threads, wanted):
             lists = found.without(without) if without else found
-            yield FusedRanking(self, lists, _scores(self.ranker, lists), held_out)
+            symbolic = self.ranker.scores(lists.features, lists.queries[lists.query, 1])
+            if self.pool is None:
+                yield FusedRanking(self, lists, symbolic, symbolic, held_out=held_out)
+            else:
+                model = self.pool.scorer.scores(lists)
+                yield FusedRanking(self, lists, self.pool.pooled(symbolic, model), symbolic, model, held_out)
 
     def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
         """How plausible facts are that the graph does not have: the mean of both directions.  (triple, 3)"""
@@ -148,7 +183,7 @@ class Fusion:
             order = np.lexsort((direction[:, 0], direction[:, 1]))  # fastest by relation
             queries, wanted = direction[order, :2], np.ascontiguousarray(direction[order, 2])
             done = 0
-            for judged in self.rank(queries, threads, wanted=wanted):
+            for judged in replace(self, pool=None).rank(queries, threads, wanted=wanted):
                 lists, end = judged.lists, done + len(judged.lists)
                 rows = np.flatnonzero(lists.candidates == wanted[done:end][lists.query])
                 total[order[done:end]] += self.confidence.log_odds(lists, judged.scores, self.relations, rows)
@@ -156,15 +191,13 @@ class Fusion:
         return total / 2
 
     def on(self, facts: Adjacency, hidden: Adjacency | None = None) -> Fusion:
-        """The same fusion for other facts. `hidden` are facts that its rules were mined from and that are gone."""
-        old = self.features
-        unlinked, scorers, words = self.info.unlinked, old.scorers, old.words
-        return replace(self, features=CandidateFeatures(facts, old.rules, unlinked, scorers, words, hidden))
+        """The same fusion for other facts. `hidden` are facts that its rules were mined from and that are gone.
 
-    def contributions(self, lists: CandidateLists) -> dict[str, Floats]:
-        """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
-        relations = lists.queries[lists.query, 1]
-        return contributions(lambda x: self.ranker.scores(x, relations), lists.features, self.features.table)
+        A model that has seen these facts has no say.
+        """
+        old, pool = self.features, None if hidden else self.pool
+        features = CandidateFeatures(facts, old.rules, self.info.unlinked, old.words, hidden)
+        return replace(self, features=features, pool=pool)
 
 
 # ------------------------------------------------------------------------------------------------------ fitting
@@ -173,7 +206,6 @@ class Fusion:
 def fit_fusion(
     graph: Graph,
     options: FusionOptions | None = None,
-    make_scorers: MakeScorers = no_scorers,
     progress: Stage | None = None,
 ) -> Fusion:
     """Fit ranker and calibration; the result depends on train, valid and the options only."""
@@ -184,7 +216,7 @@ def fit_fusion(
 
     def features_of(adjacency: Adjacency) -> CandidateFeatures:
         rules = _mine(adjacency, mining, stage)
-        return CandidateFeatures(adjacency, rules, unlinked, make_scorers(adjacency), words)
+        return CandidateFeatures(adjacency, rules, unlinked, words)
 
     folds = (
         HiddenFold(features_of(remaining), hidden)
@@ -206,8 +238,35 @@ def fit_fusion(
         seed, options.folds, len(training.folds), training.queries, len(training.lists), unlinked,
         options.use_names, mined_with, missing,
     )  # fmt: skip
-    answers = _valid_answers(features, ranker, graph, seed, mining.threads, stage)
-    return Fusion(features, ranker, Calibrations.fit(*answers, KINDS), confidence, info)
+    return _calibrated(Fusion(features, ranker, Calibrations(()), confidence, info), graph, stage)
+
+
+def add_model(fusion: Fusion, run: TrainedModel, progress: Stage | None = None) -> Fusion:
+    """Give the run's model a say, as far as facts that were held back from it show that it deserves one."""
+    graph, seed, stage = run.graph, run.recipe.train.seed, progress or (lambda name, done, total: None)
+    remaining, hidden = held_back(graph, seed)
+    rules = _mine(remaining, MiningOptions(**fusion.info.mining), stage)
+    features = CandidateFeatures(remaining, rules, fusion.info.unlinked, fusion.features.words)
+    fold = HiddenFold(features, hidden)
+    found = _training_lists(graph, [fold], seed, None, stage, POOL_QUERIES)
+    scorer, lists = PathScorer(replace(run, facts=remaining)), found.lists
+    model = _in_blocks(scorer, lists, stage)
+    symbolic = fusion.ranker.scores(lists.features, lists.queries[lists.query, 1])
+    pool = fit_pool(PathScorer(run), lists, found.right, symbolic, model)
+    return _calibrated(replace(fusion, pool=pool), graph, stage)
+
+
+def _in_blocks(scorer: PathScorer, lists: CandidateLists, stage: Stage) -> Features:
+    """The model's features of all candidates.  (candidate, feature)"""
+    parts = []
+    for first in range(0, len(lists), POOL_QUERIES_AT_ONCE):
+        last = min(first + POOL_QUERIES_AT_ONCE, len(lists))
+        rows = slice(lists.offsets[first], lists.offsets[last])
+        offsets = lists.offsets[first : last + 1] - lists.offsets[first]
+        queries = np.ascontiguousarray(lists.queries[first:last])
+        parts.append(scorer.scores(CandidateLists(queries, offsets, lists.candidates[rows], lists.features[rows])))
+        stage("weighing the model", last, len(lists))
+    return np.concatenate(parts)
 
 
 def _words(graph: Graph, use_names: bool) -> Profile:
@@ -244,18 +303,17 @@ def _training_lists(
     seed: int,
     threads: int | None,
     stage: Stage,
+    most: int = TRAINING_QUERIES,
 ) -> _TrainingLists:
     """Queries about hidden facts, one fold after the other until there are enough."""
     parts: list[CandidateLists] = []
     num_queries, used = 0, []
     for fold in folds:
-        queries = both_directions(
-            _sample(fold.hidden, (TRAINING_QUERIES - num_queries) // 2, seed), graph.num_relations
-        )
+        queries = both_directions(_sample(fold.hidden, (most - num_queries) // 2, seed), graph.num_relations)
         parts += _lists_with_answer(fold.features, queries, graph.train, threads, stage)
         num_queries += len(queries)
         used.append(fold)
-        if num_queries >= TRAINING_QUERIES:
+        if num_queries >= most:
             break
     if not any(len(part) for part in parts):
         raise SettingError(
@@ -284,19 +342,18 @@ def _lists_with_answer(
         stage("evidence for hidden facts", done, len(queries))
 
 
-def _valid_answers(
-    features: CandidateFeatures, ranker: Networks, graph: Graph, seed: int, threads: int | None, stage: Stage
-) -> tuple[Floats, npt.NDArray[np.bool_], Floats, Ints]:
-    """The candidates of valid's distinct queries: rank score, whether in valid, unseen true answers, kind."""
+def _calibrated(fusion: Fusion, graph: Graph, stage: Stage) -> Fusion:
+    """The fusion with rank scores that are calibrated on the distinct queries of valid."""
     queries = np.unique(both_directions(graph.valid, graph.num_relations)[:, :2], axis=0)
-    queries = _sample(queries, CALIBRATION_QUERIES, seed)
+    queries = _sample(queries, CALIBRATION_QUERIES, fusion.info.seed)
     valid = graph.known("valid")
     share_of_test = min(len(graph.test) / max(len(graph.valid), 1), 1)
+    # Rank score, whether in valid, unseen true answers, kind.
     parts = [(np.empty(0), np.empty(0, bool), np.empty(0), np.empty(0, np.int64))]
     done = 0
-    for lists in features.stream(np.ascontiguousarray(queries), threads):
+    for judged in fusion.rank(queries):
+        lists, scores = judged.lists, judged.scores
         head, relation = lists.queries[lists.query].T
-        scores = _scores(ranker, lists)
         is_true = valid.contains_each(head, relation, lists.candidates)
         number = np.array([len(valid.tails_of(*query)) for query in lists.queries.tolist()])
         unseen = share_of_test * is_true * (1 - 2.0 ** (1 - number))[lists.query]
@@ -304,12 +361,7 @@ def _valid_answers(
         done += len(lists)
         stage("calibrating", done, len(queries))
     score, truth, unseen, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return score, truth, unseen, kind
-
-
-def _scores(ranker: Networks, lists: CandidateLists) -> Floats:
-    """(candidate)"""
-    return ranker.scores(lists.features, lists.queries[lists.query, 1])
+    return replace(fusion, calibration=Calibrations.fit(score, truth, unseen, kind, KINDS))
 
 
 def _kinds(lists: CandidateLists, scores: Floats, num_relations: int) -> Ints:
@@ -346,11 +398,14 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     for part, networks in (("ranker", fusion.ranker), ("confidence", confidence.networks)):
         arrays |= {f"{part}.{name}": tensor.detach().numpy() for name, tensor in networks.tensors().items()}
     arrays["knots"] = confidence.knots
+    if fusion.pool:
+        arrays |= {"pool.weights": fusion.pool.weights, "pool.means": fusion.pool.means}
     arrays |= {f"shares.{column.name}": getattr(confidence.shares, column.name) for column in fields(Shares)}
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
         "features": [feature.name for feature in fusion.features.table],
-        "models": [scorer.fingerprint for scorer in fusion.features.scorers],
+        "model": fusion.pool.scorer.fingerprint if fusion.pool else "",
+        "own_weight": fusion.pool.own if fusion.pool else 1.0,
         "ranker": asdict(fusion.ranker.options),
         "confidence": asdict(confidence.networks.options),
         "info": asdict(fusion.info),
@@ -360,16 +415,14 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
 
 
 def load_fusion(
-    folder: Path, graph: Graph, scorers: Sequence[Scorer] = (), facts: Adjacency | None = None
+    folder: Path, graph: Graph, run: TrainedModel | None = None, facts: Adjacency | None = None
 ) -> Fusion:
-    """Inverse of `save_fusion`, given the graph, and models that it may have been fitted with.
+    """Inverse of `save_fusion`, given the graph, and the model that it may have been fitted with.
 
     facts: the edges that features are computed from; by default those of train, which it was fitted on.
     """
     checkpoint = load_checkpoint(folder, FUSION)
     state = checkpoint.state
-    columns = set(state.get("features", ()))
-    scorers = [scorer for scorer in scorers if columns.issuperset(row.name for row in scorer.table)]
     try:
         if state.get("fusion") != FILE_VERSION:
             raise CheckpointError(
@@ -380,12 +433,10 @@ def load_fusion(
         if state["graph_sha256"] != _checksum(graph.train, words):
             raise CheckpointError("was fitted to another graph: the train facts or the names are not the same.")
         rules = Rules(graph.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
-        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, scorers, words)
+        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words)
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")
-        if state.get("models", []) != [scorer.fingerprint for scorer in scorers]:
-            raise CheckpointError("was fitted with another model.")
         ranker, plausibility = (
             Networks.from_tensors(
                 {name: torch.from_numpy(array) for name, array in checkpoint.part(f"{part}.").items()},
@@ -397,10 +448,19 @@ def load_fusion(
         confidence = Confidence(plausibility, checkpoint.arrays["knots"], shares, info.missing)
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
+        pool = None
+        if run and state["model"] == run.fingerprint:
+            arrays = checkpoint.part("pool.")
+            pool = ModelPool(PathScorer(run), state["own_weight"], arrays["weights"], arrays["means"])
+        elif state["model"]:
+            logger.warning(
+                "%s: the model has changed since it was weighed, and has no say. Run `squire fuse %s` again.",
+                folder, folder,
+            )  # fmt: skip
     except (CheckpointError, KeyError, TypeError) as error:
         reason = error if isinstance(error, CheckpointError) else f"not a fusion that squire can read ({error})."
         raise CheckpointError(f"{checkpoint.file}: {reason} Run `squire fuse` again.") from None
-    return Fusion(features, ranker, calibration, confidence, info)
+    return Fusion(features, ranker, calibration, confidence, info, pool)
 
 
 def _arrays(arrays: dict[str, np.ndarray], kind: type, skip: int) -> list[np.ndarray]:

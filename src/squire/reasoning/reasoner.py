@@ -8,10 +8,10 @@ are ranked by their paths, as in the paper. The search is in `search`, the ranki
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from itertools import islice, repeat
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -25,7 +25,6 @@ from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import has_model, load_settings
 from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
-from squire.ranking.path_features import PathScorer
 from squire.reasoning.answers import (
     FACTS,
     FURTHER,
@@ -83,7 +82,7 @@ class Reasoner:
         run = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
         if not has_fusion(folder):
             return cls(run, None, made_of)
-        return cls(run, load_fusion(folder, run.graph, [PathScorer(run)], run.facts), made_of)
+        return cls(run, load_fusion(folder, run.graph, run, run.facts), made_of)
 
     @property
     def has_model(self) -> bool:
@@ -290,21 +289,18 @@ class Reasoner:
         k: int,
         min_confidence: float,
     ) -> Iterator[list[tuple[int, Answer]]]:
-        """Answers as the fusion ranks them. Paths are searched only for questions with answers."""
+        """Answers as the fusion ranks them."""
         first = 0
         for judged in fusion.rank(queries, threads=1):
             asked = queries[first : first + len(judged.lists)]
             most = k * (CANDIDATES_PER_ANSWER if decoding.constraint else 1)
-            chosen = [self._first(judged, number, most, min_confidence) for number in range(len(asked))]
-            worth = np.flatnonzero([len(own) > 0 for own in chosen])
-            searched = self._searched(asked[worth], decoding) if self.has_model else repeat((None, 0))
-            for query, own in zip(asked.tolist(), chosen, strict=True):
+            for number, query in enumerate(asked.tolist()):
+                own = self._first(judged, number, most, min_confidence)
                 if not len(own):
                     yield []
                     continue
-                ranked, place = next(searched)
-                paths = self._paths_to(query, ranked, place, judged.lists.candidates[own].tolist(), decoding)
-                yield self._weighed(fusion, judged, own, paths)[:k]
+                paths = self._paths_to(query, judged.lists.candidates[own].tolist(), decoding)
+                yield self._weighed(judged, own, paths)[:k]
             first += len(asked)
 
     def judge(self, query: Query, wanted: int, decoding: DecodingOptions) -> tuple[FusedRanking, Answer]:
@@ -313,9 +309,8 @@ class Reasoner:
         queries = np.array([query], np.int32)
         (judged,) = fusion.rank(queries, threads=1, wanted=np.array([wanted], np.int32))
         at = np.flatnonzero(judged.lists.candidates == wanted)
-        ranked, number = next(self._searched(queries, decoding)) if self.has_model else (None, 0)
-        paths = self._paths_to(query, ranked, number, [wanted], decoding)
-        ((_, answer),) = self._weighed(fusion, judged, at, paths)
+        paths = self._paths_to(query, [wanted], decoding)
+        ((_, answer),) = self._weighed(judged, at, paths)
         return judged, replace(answer, rank=1 + int(judged.lists.positions(judged.scores)[at[0]]))
 
     def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
@@ -326,11 +321,11 @@ class Reasoner:
         return order[~np.isin(judged.lists.candidates[order], facts)][:most]
 
     def _weighed(
-        self, fusion: Fusion, judged: FusedRanking, chosen: Offsets, paths: dict[int, PathsTo]
+        self, judged: FusedRanking, chosen: Offsets, paths: dict[int, PathsTo]
     ) -> list[tuple[int, Answer]]:
         """The chosen candidates that have paths, with their sources."""
         answers: list[tuple[int, Answer]] = []
-        shares = fusion.contributions(judged.lists.take(np.sort(chosen)))
+        shares = judged.take(np.sort(chosen)).contributions()
         place = np.argsort(np.argsort(chosen))  # of each among the sorted candidates
         for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
             entity = int(judged.lists.candidates[at])
@@ -344,48 +339,31 @@ class Reasoner:
                 )
         return answers
 
-    def _paths_to(
-        self,
-        query: Query,
-        ranked: PathRanking | None,
-        number: int,
-        answers: Sequence[int],
-        decoding: DecodingOptions,
-    ) -> dict[int, PathsTo]:
-        """Paths to the answers, whether or not the search found them; without a model, known paths.
+    def _paths_to(self, query: Query, answers: Sequence[int], decoding: DecodingOptions) -> dict[int, PathsTo]:
+        """Known paths to the answers; where there are none, paths with one inferred edge.
 
-        Where the search found only the queried edge, known paths are looked for, then paths with one inferred
-        edge. If there are none, the queried edge itself is shown, unless only known edges are allowed.
+        If there are none either, the queried edge itself is shown, unless only known edges are allowed. Without a
+        model, nothing is inferred.
         """
-        if ranked is None:
-            found = self._known_paths(query, answers, decoding.hops)
-        else:
-            found = self._reached(query, ranked, number, answers)
-        finders: tuple[Callable[..., PathRanking | None], ...] = ()
         if self.has_model:
-            finders = partial(connect, self.trained, self._closed_rules), partial(complete, self.trained)
-        for look in finders:
-            bare = [entity for entity in answers if entity not in found or found[entity][0].grade == "asserted"]
-            more = look(query, bare, decoding) if bare else None
-            for entity, (best, further, count, _) in self._reached(query, more, 0, bare).items() if more else ():
-                edge, _, edges, asserted = found.get(entity, (None, (), 0, 0.0))
-                further = (*further, edge)[:FURTHER] if edge else further
-                found[entity] = best, further, count + edges, asserted
+            found = self._reached(query, connect(self.trained, self._closed_rules, query, answers, decoding))
+            bare = [answer for answer in answers if answer not in found]
+            found |= self._reached(query, complete(self.trained, query, bare, decoding))
+        else:
+            found = self._known_paths(query, answers, decoding.hops)
         if not decoding.constraint:
             for entity in answers:
                 found.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
         return found
 
-    def _reached(
-        self, query: Query, ranked: PathRanking, number: int, wanted: Sequence[int]
-    ) -> dict[int, PathsTo]:
-        own = ranked.rows(number)
-        places = own.start + np.flatnonzero(np.isin(ranked.entity[own], wanted))
-        return {int(ranked.entity[i]): self._paths(query, ranked, i) for i in places.tolist()}
+    def _reached(self, query: Query, ranked: PathRanking | None) -> dict[int, PathsTo]:
+        """The paths of one question's ranking by their answers."""
+        answers = enumerate([] if ranked is None else ranked.entity.tolist())
+        return {entity: self._paths(query, ranked, i) for i, entity in answers if ranked}
 
     def _known_paths(self, query: Query, answers: Sequence[int], hops: int) -> dict[int, PathsTo]:
         """Paths of known edges to the answers: those along the most confident rules first, then the shortest."""
-        paths = known_paths(self.run.facts, self._closed_rules, query, answers, hops)
+        paths = known_paths(self.run, self._closed_rules, query, answers, hops)
         found: dict[int, list[tuple[float, int, Evidence]]] = {}
         for entity, relations, entities in paths:
             ends = zip([query[0], *entities], relations, entities, strict=False)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from squire.core.ragged import offsets_from, ranges
 from squire.graph.adjacency import Ids, Offsets
-from squire.search.beam import Decoder, FinishedPaths, search
+from squire.search.beam import LEAST_PATHS, Decoder, FinishedPaths, search
 from squire.search.options import Aggregate, DecodingOptions
 
 HYPOTHESES_AT_ONCE = 2048  # over all queries of a block; their keys and values take most of a search's memory
@@ -31,6 +31,7 @@ class PathRanking:
     entity: Offsets  # (answer)
     score: Floats  # (answer): what answers are ranked by
     asserted: Floats  # (answer): the queried edge's share of the probability of all its paths
+    path_probability: Floats  # (answer): of all paths but the queried edge
     path_offsets: Offsets  # (answer + 1): into the paths
     paths: Offsets  # (path, 2 · hops): relation, entity, …, then −1
     hops: Offsets  # (path)
@@ -47,7 +48,7 @@ class PathRanking:
     def probability(self, answer: int) -> float:
         """The score as a probability: of all paths together (sum), or of a token of the best path (max)."""
         score = float(self.score[answer])
-        return score if self.aggregate == "sum" else math.exp(score)
+        return math.exp(score) if self.aggregate == "max" else score
 
     @property
     def best_path(self) -> Offsets:
@@ -85,24 +86,33 @@ def within(
 
 
 def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOptions) -> PathRanking:
-    """Group paths by query and answer. `max`: the score of the best path (Eq. 5); `sum`: the sum of probabilities.
+    """Group paths by query and answer, and score the answers.
+
+    `max`: the score of the best path (Eq. 5); `sum`: the sum of probabilities; `pool`: a logarithmic opinion pool,
+    p(edge)^w · (Σ p(path) + δ)^(1 − w), of the queried edge and all other paths, normalised over the answers.
 
     relations: (query), the queried ones
     """
     query, answer, score = (x.cpu().numpy() for x in (found.query, found.answer, found.score.double()))
     probability = np.exp(found.log_probability.double().cpu().numpy())
     is_edge = ((found.hops == 1) & (found.paths[:, 0] == relations[found.query])).cpu().numpy()
-    # With `edge_ends` the queried edge, which is no evidence, comes after all other paths.
-    by_group = np.lexsort((-score, is_edge & decoding.edge_ends, answer, query))
+    # The queried edge, which is no evidence, comes after all other paths, unless it is a path like any other.
+    comes_last = is_edge & (decoding.edge_ends or decoding.aggregate == "pool")
+    by_group = np.lexsort((-score, comes_last, answer, query))
     query, answer, score, probability = (x[by_group] for x in (query, answer, score, probability))
     is_first = np.ones(len(query), bool)
     is_first[1:] = (np.diff(query) != 0) | (np.diff(answer) != 0)
     firsts = np.flatnonzero(is_first)
-    total = asserted = np.empty(0)
+    total = asserted = others = np.empty(0)
     if len(firsts):
         mass = np.add.reduceat(probability, firsts)
-        asserted = np.add.reduceat(probability * is_edge[by_group], firsts) / mass
-        total = mass if decoding.aggregate == "sum" else np.maximum.reduceat(score, firsts)
+        edge = np.add.reduceat(probability * is_edge[by_group], firsts)
+        asserted, others = edge / mass, np.maximum(mass - edge, 0)
+        if decoding.aggregate == "pool":
+            pooled = _pool(edge, others, decoding.edge_weight)
+            total = pooled / np.bincount(query[firsts], pooled)[query[firsts]]
+        else:
+            total = mass if decoding.aggregate == "sum" else np.maximum.reduceat(score, firsts)
     sizes = np.diff(np.append(firsts, len(query)))
     best_first = np.lexsort((-total, query[firsts]))
     paths = by_group[ranges(firsts[best_first], sizes[best_first])]
@@ -111,9 +121,16 @@ def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOpti
         answer[firsts][best_first],
         total[best_first],
         asserted[best_first],
+        others[best_first],
         offsets_from(sizes[best_first]),
         found.paths.cpu().numpy()[paths],
         found.hops.cpu().numpy()[paths],
         found.token_log_probability.double().cpu().numpy()[paths],
         decoding.aggregate,
     )
+
+
+def _pool(edge: Floats, paths: Floats, weight: float) -> Floats:
+    """The weighted geometric mean of two opinions.  (answer) × 2 -> (answer)"""
+    least = np.finfo(np.float32).tiny
+    return np.asarray(np.maximum(edge, least) ** weight * (paths + LEAST_PATHS) ** (1 - weight))

@@ -3,7 +3,7 @@
 An answer may rank high by rules, frequency or similar entities, and a reader still wants to see a path to it.
 `connect` samples known paths from the whole graph (along rules first, as in training). `complete` is for answers
 that no known path reaches: one edge, from the query's head to a neighbour of the answer, is inferred. In both
-cases a search constrained to these edges lets the model say which path is best, and how probable. Works on ids.
+cases the model says which path is best, and how probable. Works on ids.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from squire.core.relations import inverse, is_inverse
-from squire.graph.adjacency import Adjacency
+from squire.core.relations import inverse
+from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.paths.paths import EDGE, Paths
 from squire.paths.sampling import sample_paths
 from squire.rules.rules import ClosedIndex
-from squire.search.decoding import PathRanking, decode
+from squire.search.decoding import PathRanking, rank_answers
+from squire.search.evidence import edges_of
 from squire.search.options import DecodingOptions, SearchEdges
-from squire.search.trained import TrainedModel
+from squire.search.scoring import score_paths
+from squire.search.trained import LoadedRun, TrainedModel
 
-PATHS_PER_ANSWER = 4
+PATHS_PER_ANSWER = 8
 NEIGHBOURS, LINKS = 4, 3  # neighbours of an answer; relations tried to reach each of them
 
 
@@ -34,16 +37,17 @@ def connect(
     answers: Sequence[int],
     decoding: DecodingOptions,
 ) -> PathRanking | None:
-    """Paths of known edges to these answers, and to other entities on the way; None if there are none."""
-    paths = _sampled(run.facts, rules, query, answers, decoding.hops)
-    return _search_along(run, query, _facts_of_paths(paths, run.facts.num_relations), decoding)
+    """Paths of known edges to these answers; None if there are none."""
+    paths = _sampled(run, rules, query, answers, decoding.hops)
+    tokens = np.stack([paths.relations, paths.entities], axis=2).reshape(len(paths), -1)
+    return _judged(run, query, tokens[paths.source != EDGE], decoding)
 
 
 def known_paths(
-    facts: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
+    run: LoadedRun, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
 ) -> Iterator[tuple[int, list[int], list[int]]]:
     """Paths of known edges to these answers, other than the queried edge: the answer, edge types and entities."""
-    paths = _sampled(facts, rules, query, answers, hops)
+    paths = _sampled(run, rules, query, answers, hops)
     for path in np.flatnonzero(paths.source != EDGE).tolist():
         length = int(paths.length[path])
         relations, entities = (column[path, :length].tolist() for column in (paths.relations, paths.entities))
@@ -51,10 +55,12 @@ def known_paths(
 
 
 def _sampled(
-    facts: Adjacency, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
+    run: LoadedRun, rules: ClosedIndex, query: tuple[int, int], answers: Sequence[int], hops: int
 ) -> Paths:
     triples = np.array([(*query, answer) for answer in answers], np.int32).reshape(-1, 3)
-    return sample_paths(facts, triples, rules, hops=hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1)
+    return sample_paths(
+        run.facts, triples, rules, hops=hops, per_triple=PATHS_PER_ANSWER, seed=0, threads=1, index=run.path_index
+    )
 
 
 def complete(
@@ -68,16 +74,18 @@ def complete(
     if decoding.hops < 2:
         return None
     head, facts = query[0], run.facts
-    edges = []
+    paths = []
     for answer in answers:
         near = np.setdiff1d(facts.edges(answer)[1], [head, answer])
         degree = facts.offsets[near + 1] - facts.offsets[near]
         for neighbour in near[np.lexsort((near, -degree))][:NEIGHBOURS].tolist():
-            edges += [(head, relation, neighbour) for relation in _links(facts, head, neighbour)]
             known = facts.relations_between(neighbour, answer).tolist()
-            edges += [(neighbour, relation, answer) for relation in known]
-    used = _as_facts(np.array(edges, np.int32).reshape(-1, 3), facts.num_relations)
-    return _search_along(run, query, used, decoding)
+            paths += [
+                (first, neighbour, last, answer) for first in _links(facts, head, neighbour) for last in known
+            ]
+    tokens = np.full((len(paths), 2 * decoding.hops), -1)
+    tokens[:, :4] = np.array(paths).reshape(-1, 4)
+    return _judged(run, query, tokens, decoding)
 
 
 def _links(facts: Adjacency, head: int, goal: int) -> list[int]:
@@ -89,43 +97,26 @@ def _links(facts: Adjacency, head: int, goal: int) -> list[int]:
     return chosen
 
 
-def _search_along(
-    run: TrainedModel, query: tuple[int, int], facts: np.ndarray, decoding: DecodingOptions
+def _judged(
+    run: TrainedModel, query: tuple[int, int], paths: Ids | Offsets, decoding: DecodingOptions
 ) -> PathRanking | None:
-    """Search along these facts only.  facts: (fact, 3)"""
-    if not len(facts):
+    """The allowed ones of these paths, with their probabilities.  paths: (path, 2 · hops)"""
+    if decoding.constraint and len(paths):
+        paths = paths[_is_allowed(query[0], paths, decoding.constraint)]
+    if not len(paths):
         return None
-    if decoding.constraint:
-        facts = facts[_is_allowed(facts, decoding.constraint, run.device)]
-    edges = SearchEdges.from_adjacency(
-        Adjacency.build(facts, run.graph.num_entities, run.graph.num_relations), run.device
-    )
-    # The beam is wide enough that no answer's paths crowd out those of another.
-    beam = max(decoding.beam, 2 * len(facts))
-    constrained = replace(decoding, prune=0.0, beam=beam, constraint=edges)
-    return next(decode(run.decoder, np.array([query], np.int32), constrained))
+    found = score_paths(run.decoder, query, paths, decoding.guidance)
+    return rank_answers(found, torch.tensor([query[1]], device=run.device), replace(decoding, aggregate="sum"))
 
 
-def _is_allowed(facts: np.ndarray, constraint: SearchEdges, device: torch.device) -> np.ndarray:
-    """(fact, 3) -> (fact)"""
-    heads, relations, tails = torch.from_numpy(facts.astype(np.int64)).to(device).unbind(1)
+def _is_allowed(head: int, paths: Ids | Offsets, constraint: SearchEdges) -> npt.NDArray[np.bool_]:
+    """Whether all edges of a path are among those of the constraint.  (path, 2 · hops) -> (path)"""
+    edges = np.stack(edges_of(np.full(len(paths), head), paths.astype(np.int64)), axis=2)  # (path, hop, 3)
+    there = edges[..., 1] >= 0
+    heads, relations, tails = torch.from_numpy(edges[there]).to(constraint.tails.device).unbind(1)
     row, allowed = constraint.entities(heads, relations)
-    out = np.zeros(len(facts), bool)
-    out[row[allowed == tails[row]].numpy(force=True)] = True
-    return out
-
-
-def _facts_of_paths(paths: Paths, num_relations: int) -> np.ndarray:
-    """The facts that paths use in either direction, without the queried edge itself.  (fact, 3)"""
-    relations, tails = paths.relations, paths.entities
-    heads = np.concatenate([paths.queries[paths.row, :1], tails[:, :-1]], axis=1)
-    used = (relations >= 0) & (paths.source != EDGE)[:, None]
-    return _as_facts(np.stack([heads[used], relations[used], tails[used]], axis=1), num_relations)
-
-
-def _as_facts(edges: np.ndarray, num_relations: int) -> np.ndarray:
-    """Edges as facts, with the relation forwards.  (edge, 3) -> (fact, 3)"""
-    head, relation, tail = edges.T
-    backwards = is_inverse(relation, num_relations)
-    facts = np.where(backwards, tail, head), relation % num_relations, np.where(backwards, head, tail)
-    return np.stack(facts, axis=1).astype(np.int32)
+    is_known = np.zeros(len(heads), bool)
+    is_known[row[allowed == tails[row]].numpy(force=True)] = True
+    out = np.ones(there.shape, bool)
+    out[there] = is_known
+    return np.asarray(out.all(axis=1))

@@ -15,7 +15,7 @@ from squire.graph.adjacency import Adjacency
 from squire.model.prior import ragged_ranges
 from squire.model.recipe import MAX_BEAM, Recipe
 
-Aggregate = Literal["sum", "max"]
+Aggregate = Literal["sum", "max", "pool"]
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
 
 
@@ -87,20 +87,25 @@ class DecodingOptions:
     constraint: SearchEdges | None = None  # the only edges that a path may use
     guidance: Guidance | None = None
     edge_ends: bool = False  # does a path that consists of the queried edge always end there?
+    edge_weight: float = 0.3  # of the queried edge in a pool; the other paths have the rest
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:
             raise SettingError(f"beam={self.beam}: expected 1 to {MAX_BEAM:,}.")
         if self.aggregate not in get_args(Aggregate):
-            choices = " or ".join(repr(choice) for choice in get_args(Aggregate))
-            raise SettingError(f"aggregate={self.aggregate!r}: expected {choices}.")
+            *others, last = (repr(choice) for choice in get_args(Aggregate))
+            raise SettingError(f"aggregate={self.aggregate!r}: expected {', '.join(others)} or {last}.")
         if not 0 <= self.prune < 1:
             raise SettingError(f"prune={self.prune:g}: expected a share from 0 to less than 1.")
+        if not 0 <= self.edge_weight <= 1:
+            raise SettingError(f"edge_weight={self.edge_weight:g}: expected a share from 0 to 1.")
         # A path that adds little to a sum may still be the best path, or the only one that is allowed.
         if self.prune and (self.aggregate == "max" or self.constraint):
             raise SettingError(
-                f"prune={self.prune:g}: works only with aggregate='sum' and without a constraint. Set it to 0."
+                f"prune={self.prune:g}: does not work with aggregate='max' or a constraint. Set it to 0."
             )
+        if self.aggregate == "pool" and self.constraint:
+            raise SettingError("aggregate='pool': does not work with a constraint. Choose 'sum' or 'max'.")
 
     @property
     def known_share(self) -> float:
@@ -121,9 +126,10 @@ class DecodingOptions:
     ) -> DecodingOptions:
         """The recipe's settings with these changes; `known_edges` are those of the graph, for guidance."""
         own = recipe.decode
-        aggregate = own.aggregate if aggregate is None else aggregate
+        if aggregate is None:  # a fact that no allowed edge states cannot be pooled
+            aggregate = "sum" if own.aggregate == "pool" and constraint else own.aggregate
         if prune is None:
-            prune = own.prune if aggregate == "sum" and not constraint else 0.0
+            prune = own.prune if aggregate != "max" and not constraint else 0.0
         return cls(
             own.beam if beam is None else beam,
             aggregate,
@@ -132,4 +138,5 @@ class DecodingOptions:
             constraint,
             Guidance(known_edges, own.known_share) if own.known_share else None,
             own.edge_ends if edge_ends is None else edge_ends,
+            own.edge_weight,
         )

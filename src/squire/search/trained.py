@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from squire.core.run_files import BEST, FINGERPRINT_DIGITS, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.adjacency import Adjacency
+from squire.graph.folds import held_back
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
 from squire.model.prior import Prior
 from squire.model.recipe import Recipe, load_settings
 from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
+from squire.paths._lookups import PathIndex
 from squire.rules.anyburl import read_run_rules
 from squire.rules.rules import Rules
 from squire.search.options import SearchEdges
@@ -41,6 +43,11 @@ class LoadedRun:
     def known_edges(self) -> SearchEdges:
         """The facts, to guide or constrain a search."""
         return SearchEdges.from_adjacency(self.facts, self.device, name="graph")
+
+    @cached_property
+    def path_index(self) -> PathIndex:
+        """The facts, to sample paths."""
+        return PathIndex.from_adjacency(self.facts)
 
 
 @dataclass(frozen=True)
@@ -92,4 +99,10 @@ class TrainedModel(LoadedRun):
 def new_model(graph: Graph, recipe: Recipe) -> Transformer:
     """An untrained model of the size that the recipe sets."""
     vocab = Vocabulary(graph.num_entities, graph.num_relations)
-    return Transformer(vocab, recipe.model, Prior.from_adjacency(graph.train) if recipe.model.prior else None)
+    prior = Prior.from_adjacency(seen_graph(graph, recipe).train) if recipe.model.prior else None
+    return Transformer(vocab, recipe.model, prior)
+
+
+def seen_graph(graph: Graph, recipe: Recipe) -> Graph:
+    """The graph that the model is trained on: all of train, or all but what is held back for the fusion."""
+    return replace(graph, train=held_back(graph, recipe.train.seed)[0]) if recipe.train.hold_back else graph

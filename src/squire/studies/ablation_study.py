@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ from squire.training.preparation import prepare
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
 Budget = Literal["steps", "epochs"]
-AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
+AGGREGATES: tuple[Aggregate, ...] = ("sum", "max")  # those of the paper
 VARIED = ("train.iterate", "paths.rules")
 JOURNAL = "ablation.jsonl"
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}  # test plays no part in valid
@@ -102,8 +102,9 @@ class Variant:
     rules: bool
 
     def applied_to(self, recipe: Recipe) -> Recipe:
-        paths, train = replace(recipe.paths, rules=self.rules), replace(recipe.train, iterate=self.iterate)
-        return replace(recipe, paths=paths, train=train)
+        """The recipe of this row, on paths that are kept, as the paper's."""
+        paths = replace(recipe.paths, rules=self.rules, fresh=False)
+        return replace(recipe, paths=paths, train=replace(recipe.train, iterate=self.iterate))
 
 
 FULL = Variant("full", "full", iterate=True, rules=True)
@@ -286,7 +287,9 @@ def scores_of(
     anew.
     """
     graph, recipe = load_settings(folder)
-    decoding = DecodingOptions.from_recipe(recipe, SearchEdges.from_adjacency(graph.train))
+    decoding = DecodingOptions.from_recipe(
+        recipe, SearchEdges.from_adjacency(graph.train), aggregate="sum", prune=0.0
+    )
     options = {aggregate: replace(decoding, aggregate=aggregate) for aggregate in AGGREGATES}
     signatures = {name: paths_signature(query_set, own, recipe.train.seed) for name, own in options.items()}
     model = fingerprint(folder)

@@ -36,7 +36,7 @@ from squire.model.recipe import Recipe, load_recipe, load_settings, recipe_for, 
 from squire.paths.tries import Tries
 from squire.search.decoding import decode
 from squire.search.options import DecodingOptions
-from squire.search.trained import TrainedModel
+from squire.search.trained import TrainedModel, seen_graph
 from squire.studies.costs import Pace, Seconds, machine, peak_mb
 from squire.studies.graphs import SMALLEST, GraphSource, open_graph, sample_graph, synthetic_graph
 from squire.studies.journal import Journal, flat_settings, graph_digest
@@ -185,9 +185,10 @@ class Measurement:
         if self.last("prepared"):
             return Tries.load(self.folder / TRIES)
         times = [Seconds.now()]
-        rules = find_rules(graph, recipe, self.folder, progress)
+        seen = seen_graph(graph, recipe)
+        rules = find_rules(seen, recipe, self.folder, progress)
         times.append(Seconds.now())
-        paths = find_paths(graph, recipe, rules, progress)
+        paths = find_paths(seen, recipe, rules, progress)
         times.append(Seconds.now())
         tries = save_tries(paths, self.folder)
         times.append(Seconds.now())

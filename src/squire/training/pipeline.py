@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from squire.core.processes import locked, machine_memory
 from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
-from squire.core.run_files import GRAPH, LAST, LOCK, RECIPE, check_run
+from squire.core.run_files import GRAPH, LAST, LOCK, check_run
 from squire.core.team import team
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.queries import QuerySet
-from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.model.recipe import ModelConfig, Recipe, has_model, load_settings, save_settings
 from squire.model.vocabulary import Vocabulary
-from squire.ranking.features import MakeScorers, Scorer, no_scorers
-from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, save_fusion
-from squire.ranking.path_features import PathScorer
+from squire.ranking.fusion import (
+    Fusion,
+    FusionOptions,
+    add_model,
+    fit_fusion,
+    has_fusion,
+    load_fusion,
+    save_fusion,
+)
+from squire.ranking.path_features import TABLE
 from squire.rules.rules import Rules
 from squire.search.trained import TrainedModel
 from squire.training.preparation import prepare
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
 logger = logging.getLogger(__name__)
-SHADOWS = "shadows"
-DIGITS = 12  # of the name of a shadow model
 QUALITY_QUERIES = 1000  # of valid, ranked after fusing
 BYTES_PER_PARAMETER = 16  # weight, gradient and two moments of Adam, in 32 bits
 
@@ -79,22 +80,14 @@ def existing_run(folder: Path, graph: Graph | None = None) -> Iterator[None]:
 
 
 def fuse_run(
-    folder: Path, options: FusionOptions | None = None, paths: bool = False, progress: Progress = no_progress
+    folder: Path, options: FusionOptions | None = None, progress: Progress = no_progress, *, model: bool = True
 ) -> Fusion:
     """Fit the fusion of a run and save it in the run folder. The caller holds the lock.
 
-    paths: also use the model's scores, which trains one more model per fold.
+    model: give the run's model a say, if it has one from which facts were held back.
     """
     graph, _ = load_settings(folder)
-    scorers: MakeScorers = no_scorers
-    if paths:
-        if not has_model(folder):
-            raise SettingError(
-                f"paths=True: {folder} has no model. Run `squire train --out {folder} --resume` first."
-            )
-        trained = TrainedModel.load(folder)
-        graph, scorers = trained.graph, shadow_scorers(trained, progress)
-    fusion = fit_fusion(graph, options, scorers, progress)
+    fusion = fit_fusion(graph, options, progress)
     save_fusion(fusion, folder)
     info = fusion.info
     logger.info(
@@ -103,47 +96,23 @@ def fuse_run(
     )  # fmt: skip
     if info.unlinked:
         logger.info("no valid pair has an edge in train, so linked pairs are neither asked about nor proposed")
+    return (weigh_model(folder, fusion, progress) if model else None) or fusion
+
+
+def weigh_model(folder: Path, fusion: Fusion | None = None, progress: Progress = no_progress) -> Fusion | None:
+    """Give the model of a run a say in its fusion, and save it; None if that is not possible."""
+    if not has_model(folder) or not (fusion or has_fusion(folder)):
+        return None
+    run = TrainedModel.load(folder)
+    if not run.recipe.train.hold_back:
+        return None
+    fusion = add_model(fusion or load_fusion(folder, run.graph), run, progress)
+    save_fusion(fusion, folder)
+    assert fusion.pool
+    names, weights = ("symbolic score", *(row.name for row in TABLE)), (fusion.pool.own, *fusion.pool.weights)
+    said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
+    logger.info("the model has a say: %s", said)
     return fusion
-
-
-def shadow_scorers(run: TrainedModel, progress: Progress) -> MakeScorers:
-    """The run's own model for its whole graph, and for any part a model trained on that part alone.
-
-    A model's scores of facts it was trained on say nothing about other facts. So the features that a fusion is
-    fitted on come from models trained on the remaining facts, by the run's own recipe but without iterations.
-    Each is a run folder in RUN/shadows, so an interrupted fit continues with the model it was training.
-    """
-
-    def make(adjacency: Adjacency) -> Sequence[Scorer]:
-        if adjacency is run.graph.train:
-            return [PathScorer(run)]
-        part = replace(run.graph, train=adjacency)
-        recipe = replace(run.recipe, train=replace(run.recipe.train, iterate=False))
-        folder = run.folder / SHADOWS / _name(adjacency)
-        _train_shadow(part, recipe, folder, progress)
-        return [PathScorer(TrainedModel.load(folder, run.device))]
-
-    return make
-
-
-def _train_shadow(graph: Graph, recipe: Recipe, folder: Path, progress: Progress) -> None:
-    """Train to the end, resuming if training has begun."""
-    if not (folder / RECIPE).exists():
-        save_settings(folder, graph, recipe)
-    trainer = Trainer(graph, recipe, prepare(graph, recipe, folder, progress), folder)
-    if any(folder.glob(f"{LAST}*.safetensors")):
-        trainer.resume()
-
-    def on_step(now: TrainingState) -> None:
-        progress(f"training without part {folder.name}", now.step, now.total_steps)
-
-    if not trainer.fit(on_step, progress=progress):
-        raise KeyboardInterrupt
-
-
-def _name(adjacency: Adjacency) -> str:
-    """A name that depends on the edges alone."""
-    return hashlib.sha256(np.ascontiguousarray(adjacency.triples).data).hexdigest()[:DIGITS]
 
 
 # ------------------------------------------------------------------------------------------------- the model
@@ -187,14 +156,15 @@ def train_run(
         with ours.leader_first():
             if ours.leads:
                 stack.enter_context(open_folder())
+                fusion = None
                 if options.fuse and not has_fusion(folder):
                     fusion = _try_to_fuse(folder, options.fusion, show)
-                    if rules is None and fusion:  # mined already
-                        mined = fusion.features.rules
-                        rules = mined.take(mined.is_closed)
             if not options.model:
                 return Outcome(True, False, "")
             graph, recipe = load_settings(folder)
+            if ours.leads and rules is None and fusion and not recipe.train.hold_back:  # mined already
+                mined = fusion.features.rules
+                rules = mined.take(mined.is_closed)
             with progress_bar("preparing", show) as bar:
                 tries = prepare(graph, recipe, folder, bar.stage, rules)
             is_saved = any(folder.glob(f"{LAST}*.safetensors"))
@@ -203,6 +173,9 @@ def train_run(
             logger.warning(warning)
         with progress_bar("training", show) as bar:
             finished = trainer.fit(_show_steps(bar, len(trainer.phases)), options.minutes, bar.stage)
+        if finished and ours.leads and options.fuse:
+            with progress_bar("weighing the model", show) as bar:
+                weigh_model(folder, progress=bar.stage)
         outcome = Outcome(finished, trainer.interrupted and not ours.launched, _summary(trainer, finished))
         if ours.leads and not outcome.interrupted:
             logger.info(outcome.message)
@@ -213,7 +186,7 @@ def _try_to_fuse(folder: Path, options: FusionOptions, show: bool) -> Fusion | N
     """Fit the fusion; a graph too small for one is trained without."""
     with progress_bar("fusing", show) as bar:
         try:
-            fusion = fuse_run(folder, options, progress=bar.stage)
+            fusion = fuse_run(folder, options, bar.stage, model=False)
         except SettingError as error:
             logger.warning("%s Answers will be ranked by paths.", error)
             return None

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from squire.core.progress import Progress
 from squire.core.relations import both_directions
-from squire.core.run_files import RULES, TRIES
+from squire.core.run_files import RULES, TRIES, epoch_tries
 from squire.errors import RuleError
 from squire.graph.graph import Graph
 from squire.model.recipe import Recipe
@@ -19,14 +21,26 @@ from squire.paths.tries import Tries, build_tries
 from squire.rules.anyburl import read_run_rules
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import ClosedIndex, Rules
+from squire.search.trained import seen_graph
 
 
 def prepare(graph: Graph, recipe: Recipe, folder: Path, progress: Progress, rules: Rules | None = None) -> Tries:
     """The prefix trees of all train facts and their inverses. Rules are mined unless given."""
     if (folder / TRIES).exists():
         return Tries.load(folder / TRIES)
-    paths = find_paths(graph, recipe, find_rules(graph, recipe, folder, progress, rules), progress)
+    seen = seen_graph(graph, recipe)
+    paths = find_paths(seen, recipe, find_rules(seen, recipe, folder, progress, rules), progress)
     return save_tries(paths, folder)
+
+
+def sample_again(graph: Graph, recipe: Recipe, folder: Path, epoch: int, progress: Progress) -> Tries:
+    """Prefix trees of new paths for an epoch, instead of those of the epoch before."""
+    if not (file := epoch_tries(folder, epoch)).exists():
+        seed = int(np.random.SeedSequence(recipe.train.seed, spawn_key=(epoch,)).generate_state(1, np.uint64)[0])
+        paths = find_paths(seen_graph(graph, recipe), recipe, rules_of(graph, recipe, folder), progress, seed)
+        build_tries(paths).save(file)
+        epoch_tries(folder, epoch - 1).unlink(missing_ok=True)
+    return Tries.load(file)
 
 
 def find_rules(
@@ -41,8 +55,10 @@ def find_rules(
     return _confident(rules, recipe)
 
 
-def find_paths(graph: Graph, recipe: Recipe, rules: ClosedIndex | None, progress: Progress) -> Paths:
-    """Sample the recipe's paths for all train facts and their inverses."""
+def find_paths(
+    graph: Graph, recipe: Recipe, rules: ClosedIndex | None, progress: Progress, seed: int | None = None
+) -> Paths:
+    """Sample the recipe's paths for all train facts and their inverses, by default with the recipe's seed."""
     return sample_paths(
         graph.train,
         both_directions(graph.train.triples, graph.num_relations),
@@ -50,7 +66,7 @@ def find_paths(graph: Graph, recipe: Recipe, rules: ClosedIndex | None, progress
         hops=recipe.paths.hops,
         per_triple=recipe.paths.per_triple,
         edge_weight=recipe.paths.edge_weight,
-        seed=recipe.train.seed,
+        seed=recipe.train.seed if seed is None else seed,
         progress=lambda done, total: progress("sampling paths", done, total),
     )
 

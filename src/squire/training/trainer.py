@@ -34,13 +34,15 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.batches import Batch, Batches, Masking
 from squire.model.decoder import TransformerDecoder
+from squire.model.fact_batches import FactBatches, Interleaved
 from squire.model.negative_sampling import NegativeSampler
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
 from squire.search.options import DecodingOptions, SearchEdges
-from squire.search.trained import new_model
+from squire.search.trained import new_model, seen_graph
 from squire.training.iterative import PathCollection
+from squire.training.preparation import sample_again
 from squire.training.schedule import Phase, learning_rate, phases
 
 SAVE_SECONDS = 300.0
@@ -92,13 +94,14 @@ class Trainer:
     def __init__(self, graph: Graph, recipe: Recipe, tries: Tries, folder: Path, team: Team = ALONE) -> None:
         torch.manual_seed(recipe.train.seed)  # initial weights, the same in every process
         self.graph, self.recipe, self.folder, self.team = graph, recipe, folder, team
+        self.seen = seen_graph(graph, recipe)  # nothing else reaches the model
         train = recipe.train
         self.model = new_model(graph, recipe).to(team.device)
         self._loss = team.join(_Loss(self.model, train.smoothing))
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
         )
-        self._negatives = NegativeSampler.from_adjacency(graph.train, train.sampled_entities)
+        self._negatives = NegativeSampler.from_adjacency(self.seen.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
         self.best_mrr: float | None = None
         self.interrupted = False  # by Ctrl-C rather than by the time limit
@@ -108,13 +111,23 @@ class Trainer:
 
     def _begin(self, phase: Phase, tries: Tries) -> None:
         """Train on these trees from the current position on."""
-        train = self.recipe.train
-        masking = Masking(train.mask_probability, train.mask_with == "random")
         self.phase = phase
-        self.batches = Batches(tries, self.model.vocab, train.batch_nodes, masking, train.seed, self._negatives)
+        self.batches = self._batches(tries)
+        # With new paths in each epoch, the other epochs have about as many batches as this one.
         steps = [self.batches.num_batches(epoch) for epoch in range(phase.first_epoch, phase.last_epoch)]
         self.first_step = self.step - self.position - sum(steps[: self.epoch - phase.first_epoch])
         self.total_steps = self.first_step + sum(steps)
+
+    def _batches(self, tries: Tries) -> Interleaved:
+        train, vocab = self.recipe.train, self.model.vocab
+        masking = Masking(train.mask_probability, train.mask_with == "random")
+        nodes, seed, negatives = train.batch_nodes, train.seed, self._negatives
+        return Interleaved(
+            [
+                Batches(tries, vocab, nodes, masking, seed, negatives),
+                FactBatches(self.seen.train, vocab, nodes, train.fact_passes, seed, negatives),
+            ]
+        )
 
     def save(self, name: str = LAST, folder: Path | None = None) -> None:
         """Write a checkpoint of the current state."""
@@ -190,10 +203,15 @@ class Trainer:
     def _enter_phase(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
         """Start the phase of this epoch, with its paths. Returns False if stopped while collecting them."""
         phase = next(phase for phase in self.phases if self.epoch < phase.last_epoch)
+        if self.recipe.paths.fresh and not self.recipe.train.iterate and self.epoch:
+            with self.team.leader_first():
+                tries = sample_again(self.graph, self.recipe, self.folder, self.epoch, progress)
+            self._begin(phase, tries)
+            return True
         if phase == self.phase:
             return True
         if (self.epoch, self.position) == (phase.first_epoch, 0):
-            collection = PathCollection(self.graph, self.recipe, self.folder, phase.iteration, self.team)
+            collection = PathCollection(self.seen, self.recipe, self.folder, phase.iteration, self.team)
             self._start_from(collection.folder)
             if not collection.collect(self.model, progress, should_stop):
                 return False

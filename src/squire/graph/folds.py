@@ -22,7 +22,6 @@ UNLIKELY = 0.001  # probability below which "no valid pair is linked" is no coin
 # The less is hidden, the more the rest resembles all of train, but rules are mined for each fold. Twentieths gain
 # about .002 over fifths on valid of the sparse graphs, sixtieths no more (docs/LOG.md).
 FOLDS = 20
-FEW_FOLDS = 5  # if a model is trained for each fold, too
 MAX_FOLDS = 100  # each mines rules again
 
 
@@ -44,6 +43,11 @@ def hide(
         hidden[removable(adjacency, order[fold::folds])] = True
         size = adjacency.num_entities, adjacency.num_relations
         yield Adjacency.build(triples[~hidden], *size), triples[hidden]
+
+
+def held_back(graph: Graph, seed: int = 0) -> tuple[Adjacency, Ids]:
+    """Train without its first fold, and that fold: what a model sees, and what a fusion judges it by."""
+    return next(hide(graph.train, FOLDS, seed, pairs_look_unlinked(graph)))
 
 
 def can_be_hidden(adjacency: Adjacency, unlinked: bool) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,67 @@
+"""The model's opinion beside the symbolic evidence: a logarithmic opinion pool of a few weights.
+
+    score(t) = a · s(t) + Σ_k w_k · (x_k(t) − μ_k)
+
+s is the score of the ranker, x are the model's features of t. The weights are learned from facts that were held
+back from the model, of which its opinion is as honest as of any missing fact. A few hundred questions suffice,
+where a ranker with these features among all others needs thousands, of which small graphs have too few
+(docs/LOG.md). Confidence does not depend on the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from squire.graph.adjacency import Offsets
+from squire.ranking.features import CandidateLists, Features, Floats
+from squire.ranking.path_features import PathScorer
+
+PENALTY = 1e-3  # of large weights
+STEPS = 100
+
+
+@dataclass(frozen=True)
+class ModelPool:
+    """A model and how far to trust it."""
+
+    scorer: PathScorer
+    own: float  # a: the weight of the symbolic score
+    weights: Floats  # (feature): w, for features as they are
+    means: Floats  # (feature): μ
+
+    def pooled(self, scores: Floats, features: Features) -> Floats:
+        """(candidate), (candidate, feature) -> (candidate)"""
+        return np.asarray(self.own * scores + (features - self.means) @ self.weights)
+
+
+def fit_pool(
+    scorer: PathScorer,
+    lists: CandidateLists,
+    right: Offsets,  # (list): position of the right answer among all candidates
+    scores: Floats,  # (candidate): by the ranker
+    features: Features,  # (candidate, feature): by the model
+) -> ModelPool:
+    """Maximise the probability of the right answers by a softmax over each list."""
+    means = features.mean(axis=0, dtype=np.float64)
+    scale = np.maximum(features.std(axis=0, dtype=np.float64), 1e-6)
+    x = torch.from_numpy((features - means) / scale)
+    s, answers, query = torch.from_numpy(scores), torch.from_numpy(right), torch.from_numpy(lists.query)
+    own = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    weights = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([own, weights], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        pooled = own * s + x @ weights
+        top = torch.full((len(lists),), -torch.inf, dtype=torch.float64)
+        top = top.scatter_reduce(0, query, pooled.detach(), "amax")
+        total = torch.zeros(len(lists), dtype=torch.float64).scatter_add(0, query, (pooled - top[query]).exp())
+        value = (top + total.log() - pooled[answers]).mean() + PENALTY * (weights**2).sum()
+        torch.autograd.backward(value)
+        return value
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return ModelPool(scorer, own.item(), weights.detach().numpy() / scale, means)

@@ -1,0 +1,218 @@
+"""A fusion that also weighs the model's opinion: of facts that were held back from the model, and no others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_run import TINY, copy_of_run, family, small_run
+from typer.testing import CliRunner
+
+from squire.cli import app
+from squire.core.run_files import LAST
+from squire.core.tensors import load_checkpoint
+from squire.graph.folds import FOLDS, held_back, hide
+from squire.graph.graph import Graph
+from squire.model.recipe import Recipe, load_recipe
+from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, absent
+from squire.ranking.fusion import load_fusion
+from squire.ranking.path_features import ABSENT, BEAM, PRUNE, TABLE, PathScorer
+from squire.ranking.pooling import PENALTY, fit_pool
+from squire.reasoning.reasoner import Reasoner
+from squire.rules.rules import Rules
+from squire.search.decoding import decode
+from squire.search.options import DecodingOptions
+from squire.search.trained import TrainedModel
+from squire.training.preparation import prepare
+from squire.training.trainer import Trainer, TrainingState
+
+HELD_BACK = "train.hold_back=true"
+
+
+def command(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.exception or result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose model has a say in its fusion."""
+    folder = copy_of_run(tmp_path_factory.mktemp("held") / "run", "train.epochs=5", HELD_BACK)
+    command("fuse", folder)
+    return folder
+
+
+def ignore(_: TrainingState) -> None:
+    pass
+
+
+def train(graph: Graph, recipe: Recipe, folder: Path) -> dict[str, np.ndarray]:
+    """The weights after training."""
+    folder.mkdir()
+    assert Trainer(graph, recipe, prepare(graph, recipe, folder, lambda *_: None), folder).fit(ignore)
+    return load_checkpoint(folder, LAST).part("model.")
+
+
+@pytest.mark.parametrize("fresh", ["true", "false"])
+def test_what_is_held_back_never_reaches_the_model(tmp_path: Path, fresh: str) -> None:
+    """It ends with the weights of a model whose graph never had these facts."""
+    graph = family()
+    settings = [*TINY, "train.epochs=3", "train.fact_passes=2", "train.sampled_entities=9", f"paths.fresh={fresh}"]
+    rest, hidden = held_back(graph)
+    assert len(hidden) > 0
+    one = train(graph, load_recipe("small", [*settings, HELD_BACK]), tmp_path / "held")
+    two = train(
+        replace(graph, train=rest), load_recipe("small", [*settings, "train.hold_back=false"]), tmp_path / "never"
+    )
+    three = train(graph, load_recipe("small", [*settings, "train.hold_back=false"]), tmp_path / "all")
+    assert all(np.array_equal(array, two[name]) for name, array in one.items())
+    assert not all(np.array_equal(array, three[name]) for name, array in one.items())
+
+
+def test_it_is_the_first_fold_of_a_fusion() -> None:
+    graph = family()
+    rest, hidden = held_back(graph, seed=3)
+    first = next(hide(graph.train, FOLDS, 3))
+    assert np.array_equal(rest.triples, first[0].triples)
+    assert np.array_equal(hidden, first[1])
+    assert not rest.contains_each(*hidden.T).any()
+
+
+def test_columns_say_what_the_search_says() -> None:
+    run = TrainedModel.load(small_run())
+    queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
+    (lists,) = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations)).stream(queries)
+    features = PathScorer(run).scores(lists)
+    columns = {feature.name: features[:, i] for i, feature in enumerate(TABLE)}
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, beam=BEAM, aggregate="pool", prune=PRUNE)
+    found = [
+        {int(ranked.entity[i]): (ranked, i) for i in range(ranked.rows(n).start, ranked.rows(n).stop)}
+        for ranked in decode(run.decoder, queries, decoding)
+        for n in range(len(ranked))
+    ]
+    reached = 0
+    for at, (query, entity) in enumerate(zip(lists.query.tolist(), lists.candidates.tolist(), strict=True)):
+        ranked, i = found[query][entity]  # by the queried edge, every entity of so small a graph
+        edge = ranked.path_offsets[i + 1] - 1  # the queried edge comes last
+        assert columns["path edge"][at] == pytest.approx(ranked.token_log_probability[edge].sum(), abs=1e-3)
+        paths = edge - ranked.path_offsets[i]
+        assert np.expm1(columns["path count"][at]) == pytest.approx(paths, abs=1e-4)
+        if paths:
+            reached += 1
+            every = np.exp(ranked.token_log_probability[ranked.path_offsets[i] : edge].sum(1)).sum()
+            assert np.exp(columns["path sum"][at]) == pytest.approx(every + 1e-3, rel=1e-3)
+        else:
+            assert columns["path sum"][at] == ABSENT[1]
+    assert reached > 5
+    assert np.all(columns["path edge"] <= 0)
+
+
+def random_lists(seed: int, lists: int = 60, candidates: int = 8) -> tuple[CandidateLists, np.ndarray]:
+    """Lists with one right answer each, of which the first candidate is as good as any."""
+    rng = np.random.default_rng(seed)
+    offsets = np.arange(lists + 1) * candidates
+    right = offsets[:-1] + rng.integers(0, candidates, lists)
+    queries, size = np.zeros((lists, 2), np.int32), lists * candidates
+    return CandidateLists(
+        queries, offsets, np.arange(size, dtype=np.int32), np.zeros((size, 1), np.float32)
+    ), right
+
+
+def test_a_pool_is_the_best_mixture() -> None:
+    lists, right = random_lists(0)
+    rng = np.random.default_rng(1)
+    is_right = np.isin(np.arange(len(lists.candidates)), right)
+    scores = 1.5 * is_right + rng.normal(size=len(is_right))
+    features = np.stack([is_right + rng.normal(size=len(is_right)), rng.normal(size=len(is_right))], 1)
+    pool = fit_pool(PathScorer(TrainedModel.load(small_run())), lists, right, scores, features.astype(np.float32))
+
+    def loss(own: float, weights: np.ndarray) -> float:
+        """The slow twin, with the penalty on standardised features."""
+        pooled = own * scores + (features - features.mean(0)) @ weights
+        each = [
+            np.logaddexp.reduce(pooled[lists.rows(i)]) - pooled[answer] for i, answer in enumerate(right.tolist())
+        ]
+        return float(np.mean(each) + PENALTY * ((weights * features.std(0)) ** 2).sum())
+
+    best = loss(pool.own, pool.weights)
+    for change in (0.02, -0.02):
+        assert loss(pool.own + change, pool.weights) > best
+        for column in range(2):
+            assert loss(pool.own, pool.weights + change * np.eye(2)[column]) > best
+    assert pool.weights[0] > 0.5 > abs(pool.weights[1])
+
+
+def test_the_fusion_weighs_the_model_and_says_so(folder: Path) -> None:
+    reasoner = Reasoner.load(folder)
+    fusion = reasoner.fused
+    assert fusion.pool
+    query = np.array([reasoner.query("cleo", "grandparent")], np.int32)
+    (judged,) = fusion.rank(query)
+    (symbolic,) = replace(fusion, pool=None).rank(query)
+    assert np.array_equal(judged.symbolic, symbolic.scores)
+    model = fusion.pool.scorer.scores(judged.lists)
+    assert judged.scores == pytest.approx(
+        fusion.pool.own * symbolic.scores + (model - fusion.pool.means) @ fusion.pool.weights
+    )
+    shares = judged.contributions()
+    nothing = np.concatenate([absent(judged.lists.features, FEATURES), np.tile(ABSENT, (len(model), 1))], 1)
+    base = fusion.pool.pooled(
+        fusion.ranker.scores(nothing[:, : len(FEATURES)], query[judged.lists.query, 1]),
+        nothing[:, len(FEATURES) :],
+    )
+    assert sum(shares.values()) == pytest.approx(judged.scores - base, abs=1e-5)
+    assert "paths" in {source.name for source in reasoner.answer("cleo", "grandparent", k=1)[0].sources}
+    assert np.array_equal(judged.log_odds, symbolic.log_odds)  # confidence does not depend on the model
+
+
+def test_a_model_that_has_seen_a_fact_has_no_say_about_it(folder: Path) -> None:
+    reasoner = Reasoner.load(folder)
+    assert reasoner.without(reasoner.graph.train.triples[:1]).fused.pool is None
+
+
+def test_evaluation_shows_both_rankings(folder: Path) -> None:
+    content = json.loads(command("evaluate", folder, "--json"))
+    methods = [row["signature"].split("method:")[1].split("|")[0] for row in content["rows"]]
+    assert methods == ["fused", "paths", "rules+frequency", "frequency"]
+    assert sum(content["evidence"].values()) == pytest.approx(1)
+    alone = json.loads(command("evaluate", folder, "--json", "--ranking", "fused"))
+    assert alone["rows"][0] == content["rows"][0]
+    assert "method:paths" not in str(alone["rows"])
+
+
+def test_another_model_has_no_say(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    again = tmp_path / "run"
+    shutil.copytree(folder, again)
+    other = copy_of_run(tmp_path / "other", "train.epochs=6", HELD_BACK)
+    for name in ("best.safetensors", "last.safetensors"):
+        shutil.copy(other / name, again)
+    with caplog.at_level("WARNING"):
+        assert Reasoner.load(again).fused.pool is None
+    assert "the model has changed since it was weighed, and has no say. Run `squire fuse" in caplog.text
+    command("fuse", again)
+    assert Reasoner.load(again).fused.pool
+    assert load_fusion(again, family()).pool is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [([HELD_BACK], ["--no-paths"]), (["train.hold_back=false"], []), (["train.hold_back=false"], ["--paths"])],
+)
+def test_a_model_that_has_seen_everything_has_no_say(
+    tmp_path: Path, settings: list[str], options: list[str]
+) -> None:
+    folder = copy_of_run(tmp_path / "run", "train.epochs=5", *settings)
+    command("fuse", folder, *options)
+    assert Reasoner.load(folder).fused.pool is None
+
+
+def test_training_ends_with_weighing_the_model(tmp_path: Path) -> None:
+    family().save(tmp_path / "family.graph")
+    settings = [part for key in (*TINY, "train.epochs=2") for part in ("--set", key)]
+    command("train", tmp_path / "family.graph", "--out", tmp_path / "run", "--recipe", "small", *settings)
+    assert Reasoner.load(tmp_path / "run").fused.pool
