@@ -23,7 +23,7 @@ HOSTILE, PARENT = "<script>alert(1)</script>", "http://example.org/parent"
 PREFIXES = {"ex": "http://example.org/"}
 TINY = ["model.layers=1", "model.dim=16", "model.feedforward=32", "model.heads=2", "train.batch_nodes=256"]
 TINY += ["model.dropout=0", "model.input_dropout=0", "model.output_dropout=0", "train.learning_rate=0.01"]
-TINY += ["decode.beam=16", "decode.prune=0", "decode.aggregate=sum"]
+TINY += ["decode.beam=16", "decode.prune=0", 'decode.aggregate="sum"']
 KEPT = [
     "paths.per_triple=6",
     "paths.edge_weight=6",

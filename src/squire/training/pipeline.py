@@ -173,7 +173,7 @@ def train_run(
             logger.warning(warning)
         with progress_bar("training", show) as bar:
             finished = trainer.fit(_show_steps(bar, len(trainer.phases)), options.minutes, bar.stage)
-        if finished and ours.leads and options.fuse:
+        if ours.leads and options.fuse and not trainer.interrupted:
             with progress_bar("weighing the model", show) as bar:
                 weigh_model(folder, progress=bar.stage)
         outcome = Outcome(finished, trainer.interrupted and not ours.launched, _summary(trainer, finished))
