@@ -43,7 +43,7 @@ from squire.ranking.path_features import TABLE, PathScorer
 from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
-from squire.search.trained import TrainedModel
+from squire.search.trained import LoadedRun, TrainedModel
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -415,7 +415,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
 
 
 def load_fusion(
-    folder: Path, graph: Graph, run: TrainedModel | None = None, facts: Adjacency | None = None
+    folder: Path, graph: Graph, run: LoadedRun | None = None, facts: Adjacency | None = None
 ) -> Fusion:
     """Inverse of `save_fusion`, given the graph, and the model that it may have been fitted with.
 
@@ -449,7 +449,7 @@ def load_fusion(
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
         pool = None
-        if run and state["model"] == run.fingerprint:
+        if isinstance(run, TrainedModel) and state["model"] == run.fingerprint:
             arrays = checkpoint.part("pool.")
             pool = ModelPool(PathScorer(run), state["own_weight"], arrays["weights"], arrays["means"])
         elif state["model"]:

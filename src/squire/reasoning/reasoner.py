@@ -73,16 +73,19 @@ class Reasoner:
         """
         folder = Path(folder)
         made_of = fingerprints(folder)
-        if has_fusion(folder) and not has_model(folder):
+        if not has_fusion(folder):
+            return cls(TrainedModel.load(folder, device, hide_held_out=hide_held_out), None, made_of)
+        if has_model(folder):
+            run: LoadedRun = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
+            fusion = load_fusion(folder, run.graph, run, run.facts)
+        else:
             graph, recipe = load_settings(folder)
             facts = graph.train if hide_held_out else graph.facts
             fusion = load_fusion(folder, graph, facts=facts)
-            rules = fusion.features.rules
-            return cls(LoadedRun(folder, graph, recipe, rules.take(rules.is_closed), facts), fusion, made_of)
-        run = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
-        if not has_fusion(folder):
-            return cls(run, None, made_of)
-        return cls(run, load_fusion(folder, run.graph, run, run.facts), made_of)
+            run = LoadedRun(folder, graph, recipe, fusion.features.rules, facts)
+        # The rules of all of train: those that a model was trained with may have seen less.
+        rules = fusion.features.rules
+        return cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of)
 
     @property
     def has_model(self) -> bool:
