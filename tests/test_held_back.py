@@ -216,3 +216,15 @@ def test_training_ends_with_weighing_the_model(tmp_path: Path) -> None:
     settings = [part for key in (*TINY, "train.epochs=2") for part in ("--set", key)]
     command("train", tmp_path / "family.graph", "--out", tmp_path / "run", "--recipe", "small", *settings)
     assert Reasoner.load(tmp_path / "run").fused.pool
+
+
+def test_too_few_held_back_facts_leave_the_fusion_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy_of_run(tmp_path / "run", "train.epochs=5", HELD_BACK)
+    graph = family()
+    monkeypatch.setattr("squire.ranking.fusion.held_back", lambda *_: (graph.train, graph.train.triples[:0]))
+    with caplog.at_level("WARNING"):
+        command("fuse", folder)
+    assert "The fusion does not use the model." in caplog.text
+    assert Reasoner.load(folder).fused.pool is None

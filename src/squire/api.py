@@ -37,7 +37,7 @@ class SearchSettings(TypedDict, total=False):
     """Changes to the recipe's beam search."""
 
     beam: int | None  # paths kept at each step
-    aggregate: Literal["sum", "max", "pool"] | None  # over the paths of an answer
+    aggregate: Literal["sum", "max", "pool"] | None  # how the paths of an answer are scored
 
 
 class PathSettings(SearchSettings, total=False):
@@ -181,7 +181,7 @@ def fuse(
     """Fit the fusion of a run: a ranker that weighs rules, frequency, similar entities, connections and names.
 
     folds: parts of train that are hidden in turn; by default 20.
-    paths: give the model a say, if the run has one that was trained with `train.hold_back`.
+    paths: also use the model's scores, if the run has a model that was trained with `train.hold_back`.
     names: words that the names of entities share are evidence.
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
     that of valid and test, at most 0.1.

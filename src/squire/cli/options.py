@@ -17,7 +17,9 @@ BeamOption = Annotated[
 DeviceOption = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 AggregateOption = Annotated[
     Literal["sum", "max", "pool"] | None,
-    typer.Option(help="Over the paths of an answer; pool: with the queried edge. Default: the recipe's."),
+    typer.Option(
+        help="Score answers by all paths, the best one, or all and the queried edge. Default: the recipe's."
+    ),
 ]
 MissingOption = Annotated[
     float | None,

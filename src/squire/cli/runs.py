@@ -64,7 +64,8 @@ def fuse(
     run: RunFolder,
     folds: Annotated[int | None, typer.Option(help="Parts of train that are hidden in turn: 20.")] = None,
     paths: Annotated[
-        bool, typer.Option("--paths/--no-paths", help="Give the model a say, if the run has one.")
+        bool,
+        typer.Option("--paths/--no-paths", help="Use the trained model's scores, too, if the run has a model."),
     ] = True,
     names: Annotated[
         bool, typer.Option("--names/--no-names", help="Use words that the names of entities share.")

@@ -84,7 +84,7 @@ def fuse_run(
 ) -> Fusion:
     """Fit the fusion of a run and save it in the run folder. The caller holds the lock.
 
-    model: give the run's model a say, if it has one from which facts were held back.
+    model: also use the run's model, if it has one from which facts were held back.
     """
     graph, _ = load_settings(folder)
     fusion = fit_fusion(graph, options, progress)
@@ -100,18 +100,23 @@ def fuse_run(
 
 
 def weigh_model(folder: Path, fusion: Fusion | None = None, progress: Progress = no_progress) -> Fusion | None:
-    """Give the model of a run a say in its fusion, and save it; None if that is not possible."""
+    """Add the model of a run to its fusion, and save it; None if that is not possible."""
     if not has_model(folder) or not (fusion or has_fusion(folder)):
         return None
     run = TrainedModel.load(folder)
     if not run.recipe.train.hold_back:
+        logger.info("the model has seen all of train, so the fusion does not use it (train.hold_back is false)")
         return None
-    fusion = add_model(fusion or load_fusion(folder, run.graph), run, progress)
+    try:
+        fusion = add_model(fusion or load_fusion(folder, run.graph), run, progress)
+    except SettingError as error:  # too few facts were held back
+        logger.warning("%s The fusion does not use the model.", error)
+        return None
     save_fusion(fusion, folder)
     assert fusion.pool
     names, weights = ("symbolic score", *(row.name for row in TABLE)), (fusion.pool.own, *fusion.pool.weights)
     said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
-    logger.info("the model has a say: %s", said)
+    logger.info("the fusion uses the model; weights: %s", said)
     return fusion
 
 
