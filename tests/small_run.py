@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from squire.cli import app
 from squire.graph.graph import Graph
 from squire.ranking.calibration import Calibration, Calibrations
-from squire.ranking.fusion import KINDS, FusionOptions, fit_fusion, save_fusion
+from squire.ranking.fusion import KINDS, FusionOptions, fit_fusion
+from squire.ranking.fusion_file import save_fusion
 
 # One name must be escaped on a page, one relation is shown shortened.
 HOSTILE, PARENT = "<script>alert(1)</script>", "http://example.org/parent"

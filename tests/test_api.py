@@ -27,7 +27,8 @@ from squire.cli import app
 from squire.cli import rules as rules_commands
 from squire.core.progress import ProgressBar
 from squire.errors import Interrupted, SettingError, UnknownName
-from squire.ranking.fusion import FusionOptions, fit_fusion, save_fusion
+from squire.ranking.fusion import FusionOptions, fit_fusion
+from squire.ranking.fusion_file import save_fusion
 from squire.rules.mining import MiningOptions
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from squire.cli import app
 from squire.core.progress import ProgressBar
 from squire.errors import SettingError, SquireError
-from squire.ranking.fusion import has_fusion
+from squire.ranking.fusion_file import has_fusion
 
 
 def run(*arguments: object, fails_with: type[SquireError] | None = None) -> str:

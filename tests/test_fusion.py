@@ -22,7 +22,8 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
 from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent
-from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion, has_fusion, load_fusion, save_fusion
+from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
+from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
 from squire.ranking.networks import NetworkOptions, fit_ranker
 from squire.rules.mining import Mined, MiningOptions, mine_rules
 

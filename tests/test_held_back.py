@@ -19,7 +19,7 @@ from squire.graph.folds import FOLDS, held_back, hide
 from squire.graph.graph import Graph
 from squire.model.recipe import Recipe, load_recipe
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, absent
-from squire.ranking.fusion import load_fusion
+from squire.ranking.fusion_file import load_fusion
 from squire.ranking.path_features import ABSENT, BEAM, PRUNE, TABLE, PathScorer
 from squire.ranking.pooling import PENALTY, fit_pool
 from squire.reasoning.reasoner import Reasoner

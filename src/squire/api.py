@@ -247,7 +247,7 @@ class Run:
     @property
     def is_fused(self) -> bool:
         """Whether the run has a fusion, which ranks answers and gives their confidence."""
-        from squire.ranking.fusion import has_fusion
+        from squire.ranking.fusion_file import has_fusion
 
         return has_fusion(self.folder)
 

@@ -27,7 +27,7 @@ from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.model.recipe import has_model
-from squire.ranking.fusion import has_fusion
+from squire.ranking.fusion_file import has_fusion
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.application import RuleEngine
 from squire.rules.rules import Rules

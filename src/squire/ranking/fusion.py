@@ -9,30 +9,25 @@ calibrated. Test is never used.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from squire.core.relations import both_directions, is_inverse
-from squire.core.run_files import FUSION
-from squire.core.tensors import load_checkpoint, save_checkpoint
-from squire.errors import CheckpointError, SettingError
+from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.folds import FOLDS, held_back, hide, pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
 from squire.ranking._features import Profile
 from squire.ranking.attribution import contributions
-from squire.ranking.calibration import Calibration, Calibrations, Ints
-from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, confidence_table, falling, missing_share
+from squire.ranking.calibration import Calibrations, Ints
+from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, falling, missing_share
 from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
 from squire.ranking.confidence_fit import ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
@@ -43,7 +38,7 @@ from squire.ranking.path_features import TABLE, PathScorer
 from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
-from squire.search.trained import LoadedRun, TrainedModel
+from squire.search.trained import TrainedModel
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -53,7 +48,6 @@ TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
 CALIBRATION_QUERIES = 10_000
 POOL_QUERIES, POOL_QUERIES_AT_ONCE = 4000, 128  # to weigh the model by
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
-FILE_VERSION = 6
 
 
 @dataclass(frozen=True)
@@ -212,7 +206,7 @@ def fit_fusion(
     options, stage = options or FusionOptions(), progress or (lambda name, done, total: None)
     mining, seed = options.mining, options.seed
     unlinked = pairs_look_unlinked(graph)
-    words = _words(graph, options.use_names)
+    words = words_of(graph, options.use_names)
 
     def features_of(adjacency: Adjacency) -> CandidateFeatures:
         rules = _mine(adjacency, mining, stage)
@@ -269,7 +263,8 @@ def _in_blocks(scorer: PathScorer, lists: CandidateLists, stage: Stage) -> Featu
     return np.concatenate(parts)
 
 
-def _words(graph: Graph, use_names: bool) -> Profile:
+def words_of(graph: Graph, use_names: bool) -> Profile:
+    """The words of the entities' names, or none."""
     return name_words(graph.labels.entities) if use_names else no_words(graph.num_entities)
 
 
@@ -375,107 +370,3 @@ def _at_most_first(confidence: Floats, scores: Floats, lists: CandidateLists) ->
     first = confidence[lists.positions(scores) == 0]
     sizes = np.diff(lists.offsets)
     return np.asarray(np.minimum(confidence, np.repeat(first, sizes[sizes > 0])))
-
-
-# -------------------------------------------------------------------------------------------------- in a folder
-
-
-def has_fusion(folder: Path) -> bool:
-    """Whether a run folder contains a fusion."""
-    return any(folder.glob(f"{FUSION}*.safetensors"))
-
-
-def save_fusion(fusion: Fusion, folder: Path) -> Path:
-    """Write weights, rules and calibration as one file, atomically.
-
-    The graph is not included, only a checksum of its edges and words, since rules and weights refer to ids.
-    """
-    rules = fusion.features.rules
-    arrays = {f"rules.{column.name}": getattr(rules, column.name) for column in fields(Rules)[1:]}
-    for kind, own in enumerate(fusion.calibration.maps):
-        arrays |= {f"calibration{kind}.{column.name}": getattr(own, column.name) for column in fields(Calibration)}
-    confidence = fusion.confidence
-    for part, networks in (("ranker", fusion.ranker), ("confidence", confidence.networks)):
-        arrays |= {f"{part}.{name}": tensor.detach().numpy() for name, tensor in networks.tensors().items()}
-    arrays["knots"] = confidence.knots
-    if fusion.pool:
-        arrays |= {"pool.weights": fusion.pool.weights, "pool.means": fusion.pool.means}
-    arrays |= {f"shares.{column.name}": getattr(confidence.shares, column.name) for column in fields(Shares)}
-    state: dict[str, Any] = {
-        "fusion": FILE_VERSION,
-        "features": [feature.name for feature in fusion.features.table],
-        "model": fusion.pool.scorer.fingerprint if fusion.pool else "",
-        "own_weight": fusion.pool.own if fusion.pool else 1.0,
-        "ranker": asdict(fusion.ranker.options),
-        "confidence": asdict(confidence.networks.options),
-        "info": asdict(fusion.info),
-        "graph_sha256": _checksum(fusion.features.adjacency, fusion.features.words),
-    }
-    return save_checkpoint(folder, FUSION, arrays, state)
-
-
-def load_fusion(
-    folder: Path, graph: Graph, run: LoadedRun | None = None, facts: Adjacency | None = None
-) -> Fusion:
-    """Inverse of `save_fusion`, given the graph, and the model that it may have been fitted with.
-
-    facts: the edges that features are computed from; by default those of train, which it was fitted on.
-    """
-    checkpoint = load_checkpoint(folder, FUSION)
-    state = checkpoint.state
-    try:
-        if state.get("fusion") != FILE_VERSION:
-            raise CheckpointError(
-                f"has version {state.get('fusion')}, but this version of squire reads {FILE_VERSION}."
-            )
-        info = FusionInfo(**state["info"])
-        words = _words(graph, info.use_names)
-        if state["graph_sha256"] != _checksum(graph.train, words):
-            raise CheckpointError("was fitted to another graph: the train facts or the names are not the same.")
-        rules = Rules(graph.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
-        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words)
-        names = [feature.name for feature in features.table]
-        if state["features"] != names:
-            raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")
-        ranker, plausibility = (
-            Networks.from_tensors(
-                {name: torch.from_numpy(array) for name, array in checkpoint.part(f"{part}.").items()},
-                table, 2 * graph.num_relations, NetworkOptions(**state[part]),
-            )
-            for part, table in (("ranker", features.table), ("confidence", confidence_table(features.table)))
-        )  # fmt: skip
-        shares = Shares(*_arrays(checkpoint.part("shares."), Shares, 0))
-        confidence = Confidence(plausibility, checkpoint.arrays["knots"], shares, info.missing)
-        parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
-        calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
-        pool = None
-        if isinstance(run, TrainedModel) and state["model"] == run.fingerprint:
-            arrays = checkpoint.part("pool.")
-            pool = ModelPool(PathScorer(run), state["own_weight"], arrays["weights"], arrays["means"])
-        elif state["model"]:
-            logger.warning(
-                "%s: the model has changed since it was weighed, and has no say. Run `squire fuse %s` again.",
-                folder, folder,
-            )  # fmt: skip
-    except (CheckpointError, KeyError, TypeError) as error:
-        reason = error if isinstance(error, CheckpointError) else f"not a fusion that squire can read ({error})."
-        raise CheckpointError(f"{checkpoint.file}: {reason} Run `squire fuse` again.") from None
-    return Fusion(features, ranker, calibration, confidence, info, pool)
-
-
-def _arrays(arrays: dict[str, np.ndarray], kind: type, skip: int) -> list[np.ndarray]:
-    """The columns of a dataclass of arrays, in its order."""
-    return [arrays[column.name] for column in fields(kind)[skip:]]
-
-
-def _difference(old: Sequence[str], new: Sequence[str]) -> str:
-    missing, added = sorted(set(old) - set(new)), sorted(set(new) - set(old))
-    parts = [f"{what} {', '.join(names)}" for what, names in (("without", missing), ("with", added)) if names]
-    return f"now there are those {' and '.join(parts)}" if parts else "now they have another order"
-
-
-def _checksum(adjacency: Adjacency, words: Profile) -> str:
-    digest = hashlib.sha256(f"{adjacency.num_entities} {adjacency.num_relations}".encode())
-    for array in (adjacency.offsets, adjacency.relations, adjacency.tails, *words[:3]):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

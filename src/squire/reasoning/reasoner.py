@@ -24,7 +24,8 @@ from squire.core.run_files import fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.model.recipe import has_model, load_settings
-from squire.ranking.fusion import FusedRanking, Fusion, has_fusion, load_fusion
+from squire.ranking.fusion import FusedRanking, Fusion
+from squire.ranking.fusion_file import has_fusion, load_fusion
 from squire.reasoning.answers import (
     FACTS,
     FURTHER,

@@ -20,15 +20,8 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.recipe import ModelConfig, Recipe, has_model, load_settings, save_settings
 from squire.model.vocabulary import Vocabulary
-from squire.ranking.fusion import (
-    Fusion,
-    FusionOptions,
-    add_model,
-    fit_fusion,
-    has_fusion,
-    load_fusion,
-    save_fusion,
-)
+from squire.ranking.fusion import Fusion, FusionOptions, add_model, fit_fusion
+from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
 from squire.ranking.path_features import TABLE
 from squire.rules.rules import Rules
 from squire.search.trained import TrainedModel
