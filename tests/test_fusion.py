@@ -21,10 +21,12 @@ from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
+from squire.ranking.confidence_fit import HiddenFold
 from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent
-from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
+from squire.ranking.fusion import Fusion, FusionOptions, _hidden_fold, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
 from squire.ranking.networks import NetworkOptions, fit_ranker
+from squire.rules.hiding import HideableSupport
 from squire.rules.mining import Mined, MiningOptions, mine_rules
 
 SMALL = NetworkOptions(width=8, epochs=3, batch_size=16)
@@ -109,19 +111,33 @@ def test_test_facts_influence_nothing_and_a_seed_repeats(fitted: tuple[Graph, Fu
     assert changed.read_bytes() != files[0].read_bytes()
 
 
-def test_rules_of_a_fold_never_see_its_hidden_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Adjacency] = []
+def test_rules_are_mined_once_and_those_of_a_fold_lack_the_support_of_its_hidden_facts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mined: list[Adjacency] = []
+    folds: list[HiddenFold] = []
 
     def mine(adjacency: Adjacency, *rest: Any) -> Mined:
-        seen.append(adjacency)
+        mined.append(adjacency)
         return mine_rules(adjacency, *rest)
 
+    def hide(*arguments: Any) -> HiddenFold:
+        folds.append(_hidden_fold(*arguments))
+        return folds[-1]
+
     monkeypatch.setattr("squire.ranking.fusion.mine_rules", mine)
+    monkeypatch.setattr("squire.ranking.fusion._hidden_fold", hide)
     graph = families()
-    fit_fusion(graph, replace(OPTIONS, folds=3))
-    assert len(seen) == 4  # three folds, and all of train
-    assert seen[-1] == graph.train
-    assert all(part.num_edges < graph.train.num_edges for part in seen[:-1])
+    fusion = fit_fusion(graph, replace(OPTIONS, folds=3))
+    assert mined == [graph.train]
+    assert len(folds) == 3
+    support = HideableSupport(fusion.features.rules, graph.train, OPTIONS.mining)
+    for fold in folds:
+        assert not fold.features.adjacency.contains_each(*fold.hidden.T).any()
+        expected = support.without(fold.hidden)
+        assert expected.support.sum() < fusion.features.rules.support.sum()
+        assert np.array_equal(fold.features.rules.support, expected.support)
+        assert np.array_equal(fold.features.rules.body, expected.body)
 
 
 def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from squire.core.compile import inner_kernel, int64
-from squire.rules._walks import lower_bound, span
+from squire.rules._walks import lower_bound, span, stride
 
 Array = Any  # numba infers the types
 
@@ -40,6 +40,8 @@ class GraphIndex(NamedTuple):
     tail: Array  # (edge type, tail), flat: the most frequent first
     tail_count: Array  # (edge type, tail), flat
     tail_above: Array  # (edge type, tail), flat: how many are more frequent
+    tail_by_id: Array  # (edge type, tail), flat: the same tails by id
+    tail_place: Array  # (edge type, tail), flat: where each of these is in `tail`
     head_offsets: Array  # (edge type + 1)
     head: Array  # (edge type, head), flat
     facts: Array  # (edge type)
@@ -70,6 +72,10 @@ class Sizes(NamedTuple):
     own_tails: int
     least: float  # added to the probability of a walk
     drop_linked: bool
+    edges: int  # of one entity that are looked at
+    voters_heard: int  # of each vote
+    steps: int  # that a vote or a walk may take: beyond it, a sample of the edges counts for all
+    typical_tails: int  # the most frequent tails of a relation, which make its profile
 
 
 class FeatureColumns(NamedTuple):
@@ -87,8 +93,6 @@ class FeatureColumns(NamedTuple):
 class FeatureScratch(NamedTuple):
     """Working memory, all zero between queries except for what depends on the relation only."""
 
-    place: Array  # (entity): 1 + its position among the tails of the relation
-    has: Array  # (entity): does it have the relation?
     profile: Array  # (edge type): the mean signature of the relation's tails, of norm 1
     words_profile: Array  # (word): the same for their names
     taken: Array  # (entity): is it a candidate?
@@ -130,11 +134,12 @@ def likeness(entity: int, profile: Profile, row: Array) -> float:
 
 
 @inner_kernel
-def fill_frequency(t: int, r: int, index: GraphIndex, s: FeatureScratch, x: Array) -> None:
+def fill_frequency(t: int, r: int, index: GraphIndex, x: Array) -> None:
     first, last = index.tail_offsets[r], index.tail_offsets[r + 1]
     x[1] = np.log1p(last - first)
-    if s.place[t]:
-        i = first + s.place[t] - 1
+    at = lower_bound(index.tail_by_id, first, last, t)
+    if at < last and index.tail_by_id[at] == t:
+        i = index.tail_place[at]
         x[0] = np.log1p(index.tail_count[i])
         x[1] = np.log1p(index.tail_above[i])
         x[2] = index.tail_count[i] / index.facts[r]
@@ -174,16 +179,18 @@ def fill_votes(t: int, totals: tuple[float, float, float], s: FeatureScratch, x:
 
 
 @inner_kernel
-def fill_connections(h: int, t: int, r: int, index: GraphIndex, least: float, s: FeatureScratch, x: Array) -> None:
+def fill_connections(h: int, t: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch, x: Array) -> None:
     degree = index.offsets[h + 1] - index.offsets[h]
     three = 0.0  # walked backwards from t: the graph has every edge in both directions
-    for edge in range(index.offsets[t], index.offsets[t + 1]):
+    low, high = index.offsets[t], index.offsets[t + 1]
+    step = stride(high - low, sizes.edges)
+    for edge in range(low + t % step, high, step):
         b = index.tails[edge]
         if s.two[b] > 0:
-            three += s.two[b] / (index.offsets[b + 1] - index.offsets[b])
+            three += step * s.two[b] / (index.offsets[b + 1] - index.offsets[b])
     x[0] = np.rint(s.one[t] * degree)
-    x[1] = np.log(s.two[t] + least)
-    x[2] = np.log(three + least)
+    x[1] = np.log(s.two[t] + sizes.least)
+    x[2] = np.log(three + sizes.least)
     x[3] = t == h
     x[4] = index.loops[r] if t == h else 0.0
 
@@ -197,7 +204,7 @@ def fill_tails_and_names(
     low, high = span(index.offsets, index.relations, h, r)
     high = min(high, low + sizes.own_tails)
     for i in range(low, high):
-        _want(int64(index.tails[i]), 1 / (high - low), index, s)
+        _want(int64(index.tails[i]), 1 / (high - low), index, sizes, s)
     add_row(h, 1.0, index.words, s.words_row)
     for t in voted:
         add_row(t, s.words_vote[t], index.words, s.voted_words)
@@ -205,8 +212,10 @@ def fill_tails_and_names(
         t = candidates[i]
         alike = 0.0
         if low < high:
-            for edge in range(index.offsets[t], index.offsets[t + 1]):
-                alike += s.wanted[index.attribute[edge]]
+            first, last = index.offsets[t], index.offsets[t + 1]
+            step = stride(last - first, sizes.edges)
+            for edge in range(first + t % step, last, step):
+                alike += step * s.wanted[index.attribute[edge]]
         x[i, 0] = alike * index.scale[t]
         x[i, 1] = likeness(t, index.signature, s.wanted_signature)
         x[i, 2] = likeness(t, index.signature, s.profile)
@@ -220,15 +229,17 @@ def fill_tails_and_names(
     for t in voted:
         add_row(t, 0.0, index.words, s.voted_words)
     for i in range(low, high):
-        _want(int64(index.tails[i]), 0.0, index, s)
+        _want(int64(index.tails[i]), 0.0, index, sizes, s)
 
 
 @inner_kernel
-def _want(tail: int, share: float, index: GraphIndex, s: FeatureScratch) -> None:
+def _want(tail: int, share: float, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> None:
     """Add a share of a tail's rows to the wanted ones; a share of 0 sets its items to 0."""
-    for edge in range(index.offsets[tail], index.offsets[tail + 1]):
+    low, high = index.offsets[tail], index.offsets[tail + 1]
+    step = stride(high - low, sizes.edges)
+    for edge in range(low + tail % step, high, step):
         a = index.attribute[edge]
-        s.wanted[a] = s.wanted[a] + share * index.rarity[a] * index.scale[tail] if share else 0.0
+        s.wanted[a] = s.wanted[a] + step * share * index.rarity[a] * index.scale[tail] if share else 0.0
     add_row(tail, share, index.signature, s.wanted_signature)
     add_row(tail, share, index.words, s.wanted_words)
 

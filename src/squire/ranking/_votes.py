@@ -27,7 +27,7 @@ from squire.ranking._features import (
     fill_votes,
     likeness,
 )
-from squire.rules._walks import inverse, span
+from squire.rules._walks import inverse, span, stride
 
 Array = Any  # numba infers the types
 
@@ -50,18 +50,17 @@ def describe(
     for query in range(len(queries)):
         h, r = int64(queries[query, 0]), int64(queries[query, 1])
         if r != relation:
-            if relation >= 0:
-                _leave(relation, index, s)
-            _enter(r, index, s)
+            _leave(s)
+            _enter(r, index, sizes, s)
             relation = r
         num_voted, total, close_total = _vote(h, r, index, sizes, s)
         num_signed, signature_total = _vote_by_likeness(
-            h, r, index, index.signature, sizes.power, s.row, s.signature_vote, s.touched[2]
+            h, r, index, index.signature, sizes, sizes.power, s.row, s.signature_vote, s.touched[2]
         )
         num_named, words_total = _vote_by_likeness(
-            h, r, index, index.words, sizes.words_power, s.words_row, s.words_vote, s.touched[5]
+            h, r, index, index.words, sizes, sizes.words_power, s.words_row, s.words_vote, s.touched[5]
         )
-        num_one, num_two = _walk(h, index, s)
+        num_one, num_two = _walk(h, index, sizes, s)
         _chances(query, rule, s)
         of_rules = rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
         first = offsets[query]
@@ -72,10 +71,10 @@ def describe(
         totals = (total, close_total, signature_total)
         for i in range(first, last):
             t, x = candidates[i], features[i]
-            fill_frequency(t, r, index, s, x[at.frequency :])
+            fill_frequency(t, r, index, x[at.frequency :])
             fill_rules(t, query, rule, x[at.rules :])
             fill_votes(t, totals, s, x[at.similar :])
-            fill_connections(h, t, r, index, sizes.least, s, x[at.connections :])
+            fill_connections(h, t, r, index, sizes, s, x[at.connections :])
             fill_context(h, r, index, x[at.context :])
         x = features[first:last]
         fill_tails_and_names(
@@ -83,23 +82,19 @@ def describe(
             x[:, at.tails :], x[:, at.names :],
         )  # fmt: skip
         _clear(s, num_voted, num_signed, num_one, num_two, num_named)
-    if relation >= 0:
-        _leave(relation, index, s)
+    _leave(s)
 
 
 # ------------------------------------------------------------------------------------------------- the relation
 
 
 @inner_kernel
-def _enter(r: int, index: GraphIndex, s: FeatureScratch) -> None:
-    first = index.tail_offsets[r]
-    for i in range(first, index.tail_offsets[r + 1]):
+def _enter(r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> None:
+    first, last = index.tail_offsets[r], index.tail_offsets[r + 1]
+    for i in range(first, min(last, first + sizes.typical_tails)):
         t, count = index.tail[i], float(index.tail_count[i])
-        s.place[t] = i - first + 1
         add_row(t, count, index.signature, s.profile)
         add_row(t, count, index.words, s.words_profile)
-    for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
-        s.has[index.head[i]] = True
     _normalise(s.profile)
     _normalise(s.words_profile)
 
@@ -116,11 +111,7 @@ def _normalise(row: Array) -> None:
 
 
 @inner_kernel
-def _leave(r: int, index: GraphIndex, s: FeatureScratch) -> None:
-    for i in range(index.tail_offsets[r], index.tail_offsets[r + 1]):
-        s.place[index.tail[i]] = 0
-    for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
-        s.has[index.head[i]] = False
+def _leave(s: FeatureScratch) -> None:
     for b in range(len(s.profile)):
         s.profile[b] = 0
     for word in range(len(s.words_profile)):
@@ -131,37 +122,51 @@ def _leave(r: int, index: GraphIndex, s: FeatureScratch) -> None:
 
 
 @inner_kernel
-def _similar(h: int, index: GraphIndex, s: FeatureScratch) -> int:
+def _similar(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> int:
     """The similarity to h of entities with a common neighbour that have the relation; returns their number."""
     num_relations = len(index.loops) // 2
     similar = s.touched[0]
     count = 0
-    for edge in range(index.offsets[h], index.offsets[h + 1]):
+    first, last = index.offsets[h], index.offsets[h + 1]
+    skip = stride(last - first, sizes.edges)
+    most = max(sizes.steps // max((last - first) // skip, 1), 1)  # entities that one neighbour brings
+    for edge in range(first + h % skip, last, skip):
         weight = index.rarity[index.attribute[edge]]
         if weight == 0:
             continue
         b = index.relations[edge]
         low, high = span(index.offsets, index.relations, index.tails[edge], inverse(b, num_relations))
-        for other in range(low, high):
+        step = stride(high - low, most)
+        for other in range(low + h % step, high, step):
             m = index.tails[other]
-            if m != h and s.has[m]:
+            if m != h:
                 if s.similarity[m] == 0:
                     similar[count] = m
                     count += 1
-                s.similarity[m] += weight * index.scale[h] * index.scale[m]
-    return count
+                s.similarity[m] += step * skip * weight * index.scale[h] * index.scale[m]
+    having = 0
+    for i in range(count):
+        m = similar[i]
+        low, high = span(index.offsets, index.relations, m, r)
+        if low < high:
+            similar[having] = m
+            having += 1
+        else:
+            s.similarity[m] = 0
+    return having
 
 
 @inner_kernel
 def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> tuple[int, float, float]:
     """Entities that share neighbours with h vote for their tails of r; returns number of tails and weights."""
     similar = s.touched[0]
-    count = _similar(h, index, s)
+    count = _similar(h, r, index, sizes, s)
     close = int64(0)
     for i in range(count):
         close = keep_best(s.similarity[similar[i]], similar[i], sizes.voters, close, s.best_score, s.best)
     least = s.best_score[close - 1] if close else 0.0  # including all ties with the last
     total, close_total, num_voted = 0.0, 0.0, 0
+    most = max(sizes.steps // max(count, 1), sizes.voters)
     for i in range(count):
         m = similar[i]
         weight = s.similarity[m]
@@ -169,48 +174,54 @@ def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) ->
         if weight >= least:
             close_total += weight
         low, high = span(index.offsets, index.relations, m, r)
-        for edge in range(low, high):
+        step = stride(high - low, most)
+        for edge in range(low + h % step, high, step):
             t = index.tails[edge]
             if s.vote[t] == 0:
                 s.touched[1, num_voted] = t
                 num_voted += 1
-            s.vote[t] += weight
+            s.vote[t] += step * weight
             if weight >= least:
-                s.close_vote[t] += weight
+                s.close_vote[t] += step * weight
         s.similarity[m] = 0
     return num_voted, total, close_total
 
 
 @inner_kernel
 def _vote_by_likeness(
-    h: int, r: int, index: GraphIndex, profile: Profile, power: int, row: Array, votes: Array, touched: Array
-) -> tuple[int, float]:
+    h: int, r: int, index: GraphIndex, profile: Profile, sizes: Sizes, power: int, row: Array, votes: Array,
+    touched: Array,
+) -> tuple[int, float]:  # fmt: skip
     """The same by similarity of rows.  row: (item), votes: (entity), touched: output, entities with votes"""
     count, total = 0, 0.0
     if profile.offsets[h] == profile.offsets[h + 1]:
         return count, total
     add_row(h, 1.0, profile, row)
-    for i in range(index.head_offsets[r], index.head_offsets[r + 1]):
+    first, last = index.head_offsets[r], index.head_offsets[r + 1]
+    skip = stride(last - first, sizes.voters_heard)
+    most = max(sizes.steps // max((last - first) // skip, 1), sizes.voters)  # tails of one voter
+    for i in range(first + h % skip, last, skip):
         m = index.head[i]
         if m == h:
             continue
-        weight = likeness(m, profile, row) ** power
+        weight = skip * likeness(m, profile, row) ** power
         if weight == 0:
             continue
         total += weight
         low, high = span(index.offsets, index.relations, m, r)
-        for edge in range(low, high):
+        step = stride(high - low, most)
+        for edge in range(low + h % step, high, step):
             t = index.tails[edge]
             if votes[t] == 0:
                 touched[count] = t
                 count += 1
-            votes[t] += weight
+            votes[t] += step * weight
     add_row(h, 0.0, profile, row)
     return count, total
 
 
 @inner_kernel
-def _walk(h: int, index: GraphIndex, s: FeatureScratch) -> tuple[int, int]:
+def _walk(h: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> tuple[int, int]:
     """Where a random walk from h is after one step and after two."""
     num_one, num_two = 0, 0
     degree = index.offsets[h + 1] - index.offsets[h]
@@ -220,10 +231,14 @@ def _walk(h: int, index: GraphIndex, s: FeatureScratch) -> tuple[int, int]:
             s.touched[3, num_one] = a
             num_one += 1
         s.one[a] += 1 / degree
-    for i in range(num_one):
+    skip = stride(num_one, sizes.edges)
+    most = max(sizes.steps // max(num_one // skip, 1), 1)  # edges of one neighbour
+    for i in range(h % skip, num_one, skip):
         a = s.touched[3, i]
-        share = s.one[a] / (index.offsets[a + 1] - index.offsets[a])
-        for edge in range(index.offsets[a], index.offsets[a + 1]):
+        low, high = index.offsets[a], index.offsets[a + 1]
+        step = stride(high - low, most)
+        share = skip * step * s.one[a] / (high - low)
+        for edge in range(low + h % step, high, step):
             b = index.tails[edge]
             if s.two[b] == 0:
                 s.touched[4, num_two] = b

@@ -84,7 +84,7 @@ class ConfidenceFit:
         table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
         stage = partial(progress, "fitting the confidence")
         examples = Examples.join(parts)
-        networks = fit_plausibility(examples, table, num_edge_types, self.seed, self.options, stage)
+        networks = fit_plausibility(examples, table, num_edge_types, self.seed, self.options, stage, self.threads)
         log_odds = networks.scores_by_some(examples.columns, examples.relation, examples.unseen)
         return Confidence(networks, fit_knots(log_odds, examples), self.shares, share_missing)
 
@@ -128,6 +128,7 @@ def fit_plausibility(
     seed: int,
     options: NetworkOptions,
     progress: Callable[[int, int], None],
+    threads: int | None = None,
 ) -> Networks:
     """Networks that map columns to z, by the likelihood (1) of what was hidden."""
     weight = torch.from_numpy((examples.weight / examples.weight.mean()).astype(np.float32))
@@ -147,7 +148,7 @@ def fit_plausibility(
     size = min(options.batch_size, max(len(examples.weight) // BATCHES, SMALLEST_BATCH))
     return fit_networks(
         examples.columns, len(examples.weight), loss, table, num_edge_types, seed,
-        replace(options, batch_size=size), progress, bias=bias, unseen=examples.unseen,
+        replace(options, batch_size=size), progress, bias=bias, unseen=examples.unseen, threads=threads,
     )  # fmt: skip
 
 

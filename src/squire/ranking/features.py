@@ -187,6 +187,9 @@ POWER = 8  # of the similarity of signatures: most are somewhat similar, and onl
 WORDS_POWER = 2  # few names share words at all, so less damping is needed; not tuned
 LONG, LONG_CONFIDENCE = 3, 0.1  # longer rules must be this reliable: same MRR, four times as fast on FB15K237
 OWN_TAILS = 50  # tails of h to which candidates are compared
+# Budgets of one query, so that a hub costs no more than another entity. Beyond them only every second, third …
+# edge is looked at, and counts twice, three times …
+EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS = 2000, 20_000, 200_000, 10_000
 MIN_SUPPORT, MIN_CONSTANT_SUPPORT = MiningOptions.min_support, MiningOptions.constant_support
 
 
@@ -203,7 +206,7 @@ class CandidateFeatures:
         words: Profile | None = None,  # of the entities' names; None if these are not used
         hidden: Adjacency | None = None,  # facts that the rules were mined from, but that this graph lacks
     ) -> None:
-        self.adjacency, self.rules = adjacency, rules
+        self.adjacency, self.rules, self.drop_linked = adjacency, rules, drop_linked
         # The subset of `rules` that the engine applies; its answers refer to their numbers.
         self.used_rules = rules.take((rules.length < LONG) | (rules.smoothed_confidence >= LONG_CONFIDENCE))
         self._engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
@@ -212,7 +215,7 @@ class CandidateFeatures:
         self._kind = _rule_kinds(self.used_rules)
         self._sizes = Sizes(
             FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS, POWER, WORDS_POWER,
-            OWN_TAILS, LEAST, drop_linked,
+            OWN_TAILS, LEAST, drop_linked, EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS,
         )  # fmt: skip
         self._hidden = hidden
         firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")

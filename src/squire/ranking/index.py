@@ -25,7 +25,7 @@ def build_index(adjacency: Adjacency, words: Profile) -> GraphIndex:
     heads, relations, tails = adjacency.heads, adjacency.relations, adjacency.tails
     n, num_edge_types = adjacency.num_entities, 2 * adjacency.num_relations
     attribute, rarity, scale = _attributes(adjacency)
-    tail_offsets, tail, count, above = _tails(adjacency)
+    tail_offsets, tail, count, above, by_id, place = _tails(adjacency)
     facts = np.bincount(relations, minlength=num_edge_types)
     loops = np.bincount(relations[heads == tails], minlength=num_edge_types)
     starts, start_offsets = adjacency.starts
@@ -33,7 +33,7 @@ def build_index(adjacency: Adjacency, words: Profile) -> GraphIndex:
         adjacency.offsets, relations, tails,
         attribute, rarity, scale,
         _signatures(heads, relations, n, num_edge_types), words,
-        tail_offsets, tail, count, above,
+        tail_offsets, tail, count, above, by_id, place,
         start_offsets, starts,
         facts, loops / np.maximum(facts, 1),
     )  # fmt: skip
@@ -62,18 +62,23 @@ def _signatures(heads: np.ndarray, relations: np.ndarray, num_entities: int, num
     return Profile(offsets, relation, weight / np.maximum(norm[entity], 1e-9), num_edge_types)
 
 
-def _tails(adjacency: Adjacency) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """The tails of each edge type, most frequent first, then by id: offsets, tails, counts, how many are above."""
+def _tails(adjacency: Adjacency) -> tuple[Offsets, ...]:
+    """The tails of each edge type, most frequent first, then by id: offsets, tails, counts, how many are above.
+
+    Then the same tails by id, and where these are in the order of before.
+    """
     code = adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.tails
     pairs, counts = np.unique(code, return_counts=True)
     relation, tail = np.divmod(pairs, max(adjacency.num_entities, 1))
-    order = np.lexsort((tail, -counts, relation))
+    order, by_id = np.lexsort((tail, -counts, relation)), tail
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
     relation, tail, counts = relation[order], tail[order], counts[order]
     offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
     new = np.ones(len(order), bool)
     new[1:] = (relation[1:] != relation[:-1]) | (counts[1:] != counts[:-1])
     first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-    return offsets, tail, counts, first - offsets[relation]
+    return offsets, tail, counts, first - offsets[relation], by_id, place
 
 
 def name_words(labels: Iterable[str]) -> Profile:
@@ -117,8 +122,6 @@ def new_scratch(index: GraphIndex, most: int) -> FeatureScratch:
     sizes |= dict.fromkeys(("chance", "similarity", "one", "two"), n)
     sizes |= dict.fromkeys(("vote", "close_vote", "signature_vote", "words_vote"), n)
     return FeatureScratch(
-        place=np.zeros(n, np.int64),
-        has=np.zeros(n, bool),
         taken=np.zeros(n, bool),
         known=np.zeros(n, bool),
         touched=np.zeros((6, n), np.int64),

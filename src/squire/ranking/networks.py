@@ -7,6 +7,8 @@ their lists (`fit_ranker`); `confidence` trains other networks to tell facts fro
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from squire.core.parallel import as_done, thread_count
 from squire.core.ragged import ranges
 from squire.errors import CheckpointError
 from squire.graph.adjacency import Ids, Offsets
@@ -47,6 +50,21 @@ class NetworkOptions:
     networks: int = 2
 
 
+class Dropout(nn.Module):
+    """As `nn.Dropout`, with random bytes of its own: several times as fast, and networks can train on threads."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(0)
+        self.dropped = round(256 * rate)  # of 256 bytes
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training or not self.dropped:
+            return values
+        chance = torch.frombuffer(bytearray(self.rng.bytes(values.numel())), dtype=torch.uint8)
+        return values * (chance.view(values.shape) >= self.dropped) * (256 / (256 - self.dropped))
+
+
 class Network(nn.Module):
     """Maps the columns of a candidate and its relation to a score."""
 
@@ -59,8 +77,8 @@ class Network(nn.Module):
         nn.init.zeros_(self.own_linear.weight)
         nn.init.normal_(self.relation.weight, std=0.1)
         self.layers = nn.Sequential(
-            nn.Linear(columns + options.relation_width, width), nn.GELU(), nn.Dropout(options.dropout),
-            nn.Linear(width, width), nn.GELU(), nn.Dropout(options.dropout),
+            nn.Linear(columns + options.relation_width, width), nn.GELU(), Dropout(options.dropout),
+            nn.Linear(width, width), nn.GELU(), Dropout(options.dropout),
             nn.Linear(width, 1),
         )  # fmt: skip
 
@@ -169,6 +187,7 @@ def fit_ranker(
     seed: int = 0,
     options: NetworkOptions | None = None,
     progress: Progress | None = None,
+    threads: int | None = None,
 ) -> Networks:
     """Train by the cross-entropy of a softmax over each list; deterministic for a seed."""
 
@@ -176,7 +195,9 @@ def fit_ranker(
         return _list_loss(networks, network, lists, right, chosen)
 
     options = options or NetworkOptions()
-    return fit_networks(lists.features, len(lists), loss, table, num_edge_types, seed, options, progress)
+    return fit_networks(
+        lists.features, len(lists), loss, table, num_edge_types, seed, options, progress, threads=threads
+    )
 
 
 def fit_networks(
@@ -191,36 +212,47 @@ def fit_networks(
     *,
     bias: float = 0.0,  # of the untrained networks
     unseen: Bools | None = None,  # (example, network): which networks do not see it
+    threads: int | None = None,
 ) -> Networks:
-    """Train networks, one after the other, by the loss of random batches of examples; deterministic for a seed."""
+    """Train networks side by side, by the loss of random batches of examples; deterministic for a seed."""
     mean, scale = _moments(features, table)
     fitted = Networks(table, mean, scale, [], options)
     parts = [np.arange(examples)] * options.networks
     if unseen is not None:
         parts = [np.flatnonzero(~unseen[:, number]) for number in range(options.networks)]
     steps = sum(options.epochs * -(-len(part) // options.batch_size) for part in parts)
-    done = 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, steps)
-
-    with _one_thread(), torch.random.fork_rng(devices=[]):  # keeps the global random state
-        for number, part in enumerate(parts):
+    done = itertools.count(1)
+    networks = []
+    with torch.random.fork_rng(devices=[]):  # keeps the global random state
+        for number in range(options.networks):
             torch.manual_seed(seed * options.networks + number)
-            network = Network(count_columns(table), num_edge_types, options)
+            networks.append(Network(count_columns(table), num_edge_types, options))
             if bias:
-                nn.init.constant_(network.linear.bias, bias)
-            _fit_network(network, fitted, part, loss, seed * options.networks + number, step)
-            fitted.networks.append(network.eval())
+                nn.init.constant_(networks[-1].linear.bias, bias)
+
+    stopped = threading.Event()
+
+    def fit(number: int) -> None:
+        with _one_thread():
+            own = seed * options.networks + number
+            for _ in _fit_network(networks[number], fitted, parts[number], loss, own):
+                if stopped.is_set():
+                    return
+                if progress:
+                    progress(next(done), steps)
+
+    try:
+        for _ in as_done(fit, options.networks, thread_count(threads)):
+            pass
+    finally:
+        stopped.set()  # Ctrl-C must not wait for the others
+    fitted.networks.extend(network.eval() for network in networks)
     return fitted
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Networks this small train no faster on several threads, and many times slower on a busy machine."""
+    """For one network of this size several threads are no faster, and many times slower on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -242,10 +274,12 @@ def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tens
     return mean.float(), torch.where(deviation < 1e-6, 1.0, deviation).float()
 
 
-def _fit_network(
-    network: Network, networks: Networks, examples: Offsets, loss: Loss, seed: int, step: Callable[[], None]
-) -> None:
+def _fit_network(network: Network, networks: Networks, examples: Offsets, loss: Loss, seed: int) -> Iterator[None]:
+    """Yields after every step."""
     options = networks.options
+    for number, layer in enumerate(network.layers):
+        if isinstance(layer, Dropout):
+            layer.rng = np.random.default_rng([seed, number])
     own = list(network.own_linear.parameters())
     rest = [parameter for name, parameter in network.named_parameters() if not name.startswith("own_linear.")]
     optimizer = torch.optim.AdamW(
@@ -269,7 +303,7 @@ def _fit_network(
             torch.autograd.backward(value)
             optimizer.step()
             schedule.step()
-            step()
+            yield
 
 
 def _list_loss(

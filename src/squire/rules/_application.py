@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from squire.core.compile import inner_kernel, int64, kernel
-from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span
+from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span, stride
 
 Array = Any
 
@@ -32,13 +32,13 @@ class ConstantRules(NamedTuple):
 
 
 class ApplyScratch(NamedTuple):
-    """Memory that is reused from query to query."""
+    """Memory that is reused from query to query, zero at first."""
 
     seen: Array  # (entity)
     via: Array  # (entity)
     ends: Array  # (entity)
     reached: Array  # (entity)
-    slot_of: Array  # (entity): its position among the answers; -1 between queries
+    slot_of: Array  # (entity): 1 + its position among the answers; 0 between queries
 
 
 class FoundAnswers(NamedTuple):
@@ -58,17 +58,26 @@ def apply_query(
     starts: Starts,
     edges: Edges,
     scratch: ApplyScratch,
-    token: int,  # above all tokens in the scratch
+    token: int,  # at least 0, and the largest in the scratch
+    budget: int,  # steps; as it runs out, rules look at a sample of the edges
     found: FoundAnswers,
 ) -> tuple[int, int]:
-    """Finds all answers of the rules to (head, query, ?). Gives their number and the last token used."""
-    count, token = _by_closed(head, query, closed, edges, scratch, token, found)
+    """Finds the answers of the rules to (head, query, ?). Gives their number and the last token used."""
+    count, token = _by_closed(head, query, closed, edges, scratch, token, budget, found)
     num_relations = (len(closed.offsets) - 1) // 2
-    count = _by_constants(head, query, num_relations, constants, edges, scratch.slot_of, count, found)
-    count = _by_mirrors(head, query, num_relations, constants, starts, edges, scratch.slot_of, count, found)
+    count = _by_constants(head, query, num_relations, constants, edges, scratch.slot_of, budget, count, found)
+    count = _by_mirrors(
+        head, query, num_relations, constants, starts, edges, scratch.slot_of, budget, count, found
+    )
     for i in range(count):
-        scratch.slot_of[found.answers[i]] = -1
+        scratch.slot_of[found.answers[i]] = 0
     return count, token
+
+
+@inner_kernel
+def _allowance(budget: int, spent: int) -> int:
+    """The steps of the next rule: so many at first that hardly any rule is cut, and always some."""
+    return max((budget - spent) // 16, 1000)
 
 
 @inner_kernel
@@ -79,24 +88,31 @@ def _by_closed(
     edges: Edges,
     scratch: ApplyScratch,
     token: int,
+    budget: int,
     found: FoundAnswers,
 ) -> tuple[int, int]:
     """r(head,Y) ← b1(head,A) ∧ …: the entities that the bodies lead to."""
     offsets, relations, tails = edges
     seen, via, ends, reached, slot_of = scratch
     count, num_ends = int64(0), 0
-    walked = int64(-1)  # the entry whose walk is in `ends` and `via`
+    walked, spent = int64(-1), int64(0)  # the entry whose walk is in `ends` and `via`; steps
     for entry in range(closed.offsets[query], closed.offsets[query + 1]):
         body, length = closed.body[entry], closed.length[entry]
         if walked < 0 or not _same_walk(closed, walked, entry):
             token += 1
-            num_ends, _ = reach(head, body, length, offsets, relations, tails, seen, via, token, ends)
-            walked = entry
+            most = _allowance(budget, spent)
+            num_ends, steps = reach(head, body, length, offsets, relations, tails, seen, via, token, ends, most)
+            walked, spent = entry, spent + steps
         token += 1
-        for end in range(num_ends):
+        most = _allowance(budget, spent)
+        skip = stride(num_ends, most)
+        most = max(most // max(num_ends // skip, 1), 1)  # edges of one end
+        for end in range(0, num_ends, skip):
             b = ends[end]
             low, high = span(offsets, relations, b, body[length - 1])
-            for edge in range(low, high):
+            step = stride(high - low, most)
+            spent += 1 + (high - low) // step
+            for edge in range(low, high, step):
                 y = int64(tails[edge])
                 if reached[y] != token and y != head and y != b and y != via[b]:
                     reached[y] = token
@@ -123,13 +139,15 @@ def _by_constants(
     constants: ConstantRules,
     edges: Edges,
     slot_of: Array,
+    budget: int,
     count: int,
     found: FoundAnswers,
 ) -> int:
     """r(head,c) ← b(head,d): the rules whose body the head satisfies."""
     offsets, relations, tails = edges
     width, previous = len(offsets), -1  # the key of a body's entity is + 1, or 0 for any
-    for edge in range(offsets[head], offsets[head + 1]):
+    skip = stride(offsets[head + 1] - offsets[head], budget // 256)  # a look-up takes longer than a step
+    for edge in range(offsets[head], offsets[head + 1], skip):
         b, d = int64(relations[edge]), tails[edge]
         if d == head:
             continue
@@ -157,12 +175,13 @@ def _by_mirrors(
     starts: Starts,
     edges: Edges,
     slot_of: Array,
+    budget: int,
     count: int,
     found: FoundAnswers,
 ) -> int:
     """r⁻¹(Y,head) ← b(Y,d): the entities that satisfy the body of a rule that predicts the head."""
     offsets, relations, tails = edges
-    mirror = inverse(query, num_relations)
+    mirror, spent = inverse(query, num_relations), int64(0)
     key = mirror * (len(offsets) - 1) + head
     i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
     while i < len(constants.target_key) and constants.target_key[i] == key:
@@ -174,7 +193,9 @@ def _by_mirrors(
         else:
             low, high = starts.offsets[b], starts.offsets[b + 1]
             candidates = starts.entities
-        for j in range(low, high):
+        step = stride(high - low, _allowance(budget, spent))
+        spent += (high - low) // step
+        for j in range(low, high, step):
             y = int64(candidates[j])
             if y == head or y == d:
                 continue
@@ -183,6 +204,27 @@ def _by_mirrors(
             count = _offer(y, constants.table[row, 4], constants.confidence[row], slot_of, count, found)
         i += 1
     return count
+
+
+@kernel
+def count_constant_support(facts: Array, constants: ConstantRules, edges: Edges, out: Array) -> None:
+    """Adds to each constant rule how many facts it predicts.  facts: (fact, 3); out: (rule)"""
+    offsets, relations, tails = edges
+    for fact in range(len(facts)):
+        x, r, c = int64(facts[fact, 0]), int64(facts[fact, 1]), int64(facts[fact, 2])
+        if x == c:
+            continue
+        key = r * (len(offsets) - 1) + c
+        i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
+        while i < len(constants.target_key) and constants.target_key[i] == key:
+            row = constants.by_target[i]
+            b, d = constants.table[row, 1], constants.table[row, 3]
+            if d >= 0:
+                holds = x != d and has_edge(offsets, relations, tails, x, b, d)
+            else:
+                holds = _has_other(offsets, relations, tails, x, b, c if b == r else -1)
+            out[constants.table[row, 4]] += holds
+            i += 1
 
 
 @inner_kernel
@@ -200,10 +242,10 @@ def _offer(answer: int, rule: int, confidence: float, slot_of: Array, count: int
     """Inserts a rule among the best of an answer; ties go to the smaller rule number."""
     answers, top_rules, top_confidence = found
     best = top_rules.shape[1]
-    slot = slot_of[answer]
+    slot = slot_of[answer] - 1
     if slot < 0:
         slot = count
-        slot_of[answer], answers[slot] = slot, answer
+        slot_of[answer], answers[slot] = slot + 1, answer
         top_rules[slot, :], top_confidence[slot, :] = -1, 0.0
         count += 1
     at = best

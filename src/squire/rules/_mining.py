@@ -280,7 +280,9 @@ def _count_group(
             break
         x = starts[i]
         token += 1
-        count, walked = reach(x, bodies[0], length, offsets, relations, tails, seen, via, token, ends)
+        count, walked = reach(
+            x, bodies[0], length, offsets, relations, tails, seen, via, token, ends, len(tails) + 1
+        )
         # Sort the last hops by body in one pass over the ends: looking up each body at each end took 6× as long.
         listed = 0
         for end in range(count):

@@ -36,6 +36,12 @@ def inverse(edge_type: int, num_relations: int) -> int:
 
 
 @inner_kernel
+def stride(count: int, most: int) -> int:
+    """Of `count` items every so manieth is looked at, such that they are at most `most`."""
+    return (count + most - 1) // most if count > most else 1
+
+
+@inner_kernel
 def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[int, int]:
     """The slice of edges of (head, relation)."""
     low, high = offsets[head], offsets[head + 1]
@@ -87,6 +93,7 @@ def reach(
     via: Array,  # (entity): scratch, the entity before it, or -1 if there are several
     token: int,
     ends: Array,  # (entity): receives the ends of the walk before its last hop
+    most: int,  # steps; beyond it, edges are skipped evenly
 ) -> tuple[int, int]:
     """Walks all but the last hop of a body from X. Gives the number of ends and of steps.
 
@@ -97,7 +104,9 @@ def reach(
         return 1, 1
     count, steps = 0, 0
     low, high = span(offsets, relations, x, prefix[0])
-    for edge in range(low, high):
+    skip = stride(high - low, most)
+    most = max(most // max((high - low) // skip, 1), 1)  # steps from one neighbour
+    for edge in range(low, high, skip):
         a = tails[edge]
         if a == x:
             continue
@@ -106,8 +115,9 @@ def reach(
             count += 1
             continue
         low2, high2 = span(offsets, relations, a, prefix[1])
-        steps += high2 - low2
-        for edge2 in range(low2, high2):
+        skip2 = stride(high2 - low2, most)
+        steps += (high2 - low2) // skip2
+        for edge2 in range(low2, high2, skip2):
             b = tails[edge2]
             if b == x or b == a:
                 continue
@@ -117,4 +127,4 @@ def reach(
                 count += 1
             elif via[b] != a:
                 via[b] = -1
-    return count, steps + high - low + 1
+    return count, steps + (high - low) // skip + 1

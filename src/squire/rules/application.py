@@ -18,6 +18,7 @@ from squire.rules.rules import NONE, ClosedIndex, Rules
 
 Scores = npt.NDArray[np.float64]
 QUERIES_AT_ONCE = 256
+BUDGET = 10_000_000  # steps of a query: some 30 ms, which only hubs take
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class RuleEngine:
             raise SettingError("the rules belong to another graph: this one lacks their relations or constants.")
         self.rules, self.adjacency, self.best = rules, adjacency, best
         self._closed = _closed(rules)
-        self._constants = _constants(rules, adjacency)
+        self._constants = constant_rules(rules, adjacency)
         self._edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
         self._starts = Starts(*adjacency.starts)
 
@@ -62,15 +63,16 @@ class RuleEngine:
         n = self.adjacency.num_entities
         if np.any(queries < 0) or np.any(queries >= [n, 2 * self.adjacency.num_relations]):
             raise SettingError("queries contain ids that are not in the graph.")
-        scratch = kernels.ApplyScratch(*np.full((5, n), -1, np.int64))
+        scratch = kernels.ApplyScratch(*np.zeros((5, n), np.int64))
         shape = (n, self.best)
         found = kernels.FoundAnswers(np.empty(n, np.int32), np.empty(shape, np.int32), np.empty(shape))
         parts = [tuple(array[:0] for array in found)]
         token = 0
         for head, relation in queries.tolist():
             count, token = kernels.apply_query(
-                head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token, found
-            )
+                head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token, BUDGET,
+                found,
+            )  # fmt: skip
             order = np.argsort(found.answers[:count], kind="stable")
             parts.append(tuple(array[order] for array in found))
         offsets = np.cumsum([len(part[0]) for part in parts])
@@ -117,7 +119,7 @@ def _closed(rules: Rules) -> kernels.ClosedRules:
     )
 
 
-def _constants(rules: Rules, adjacency: Adjacency) -> kernels.ConstantRules:
+def constant_rules(rules: Rules, adjacency: Adjacency) -> kernels.ConstantRules:
     """Constant rules in two orders: by head and body, and by head and predicted constant."""
     which = np.flatnonzero(~rules.is_closed)
     columns = (rules.head, rules.body[:, 0], rules.head_constant, rules.body_constant)

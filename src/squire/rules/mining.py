@@ -80,7 +80,7 @@ def mine_rules(
 ) -> Mined:
     """All rules within the options, by head and smoothed confidence. Ctrl-C keeps the rules found so far."""
     options = options or MiningOptions()
-    work = _Work(options.threads, progress)
+    work = Work(options.threads, progress)
     parts: list[Rules] = []
     complete = True
     try:
@@ -89,21 +89,21 @@ def mine_rules(
             if length == min(2, options.length) and options.constants:
                 found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
                 parts.append(
-                    _sorted(found, by_confidence=True).take(np.arange(min(len(found), options.max_constants)))
+                    sorted_rules(found, by_confidence=True).take(np.arange(min(len(found), options.max_constants)))
                 )
     except KeyboardInterrupt:
         complete = False
-    return Mined(_sorted(Rules.concatenate(adjacency.num_relations, parts)), complete)
+    return Mined(sorted_rules(Rules.concatenate(adjacency.num_relations, parts)), complete)
 
 
-def _sorted(rules: Rules, by_confidence: bool = False) -> Rules:
+def sorted_rules(rules: Rules, by_confidence: bool = False) -> Rules:
     """By head, then confidence, or the other way round; ties in a fixed order, so that runs are reproducible."""
     rest = (rules.body_constant, *rules.body.T[::-1], rules.head_constant)
     first = (rules.head, -rules.smoothed_confidence) if by_confidence else (-rules.smoothed_confidence, rules.head)
     return rules.take(np.lexsort((*rest, *first)))
 
 
-class _Work:
+class Work:
     """Runs tasks on threads and reports the progress of their stage."""
 
     def __init__(self, threads: int | None, progress: Progress | None) -> None:
@@ -120,9 +120,9 @@ class _Work:
 # ------------------------------------------------------------------------------------------------- closed rules
 
 
-def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work: _Work) -> Iterator[Rules]:
+def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work: Work) -> Iterator[Rules]:
     """The closed rules of one length, in parts."""
-    head, key, support, share = _find_support(adjacency, length, options, work)
+    head, key, support, share = find_support(adjacency, adjacency.triples, length, options, work)
     if not len(head):
         return
     keys, body_of = np.unique(key, return_inverse=True)
@@ -157,18 +157,20 @@ def _mine_closed(adjacency: Adjacency, length: int, options: MiningOptions, work
         yield rules.take(good)
 
 
-def _find_support(
-    adjacency: Adjacency, length: int, options: MiningOptions, work: _Work
+def find_support(
+    adjacency: Adjacency, triples: Ids, length: int, options: MiningOptions, work: Work
 ) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Per rule: head, body key, support, and the share of the head's pairs that was examined."""
+    """Which bodies lead from the head to the tail of triples.  triples: (triple, 3)
+
+    Per rule: head, body key, support among these triples, and the share of the head's triples that was examined.
+    """
     order = np.lexsort((adjacency.relations, adjacency.tails, adjacency.heads))
     edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
     by_pair = Edges(adjacency.offsets, adjacency.relations[order], adjacency.tails[order])
-    triples = adjacency.triples
     sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
     of_relation = np.argsort(triples[:, 1], kind="stable")
     firsts = offsets_from(sizes)
-    shares = _shares(adjacency, length, options.budget)
+    shares = _shares(adjacency, triples, length, options.budget)
     heads = np.argsort(-sizes, kind="stable")[
         : np.count_nonzero(sizes)
     ]  # large ones first: threads finish together
@@ -197,14 +199,13 @@ def _find_support(
     return head, key, support, share
 
 
-def _shares(adjacency: Adjacency, length: int, budget: float) -> npt.NDArray[np.float64]:
+def _shares(adjacency: Adjacency, triples: Ids, length: int, budget: float) -> npt.NDArray[np.float64]:
     """The share of each relation's pairs that the budget allows; the costliest are cut to one common cost."""
     degree = np.diff(adjacency.offsets)
     cost_of = degree.astype(np.float64)
     if length == 3:
         cost_of = np.zeros(adjacency.num_entities)
         np.add.at(cost_of, adjacency.heads, degree[adjacency.tails])  # two-hop walks from each entity
-    triples = adjacency.triples
     cost = np.zeros(adjacency.num_relations)
     np.add.at(cost, triples[:, 1], cost_of[triples[:, 0]])
     return np.minimum(1, _common_cut(cost, budget) / np.maximum(cost, 1))
@@ -217,6 +218,13 @@ def _common_cut(costs: npt.NDArray[np.float64], budget: float) -> float:
     work = np.cumsum(rising) - rising + rising * np.arange(len(rising), 0, -1)
     fits = int(np.searchsorted(work, budget, side="right"))
     return float("inf") if fits == len(rising) else float((budget - rising[:fits].sum()) / (len(rising) - fits))
+
+
+def body_keys(bodies: Ids, num_relations: int) -> Offsets:
+    """One number for each body among those of its length.  (body, MAX_LENGTH) -> (body)"""
+    digits = np.where(bodies == NONE, 0, bodies).astype(np.int64)
+    base = 2 * num_relations
+    return np.asarray((digits[:, 0] * base + digits[:, 1]) * base + digits[:, 2])
 
 
 def _bodies(keys: Offsets, length: int, num_relations: int) -> Ids:
@@ -233,7 +241,7 @@ def _count_all(
     length: int,
     limits: npt.NDArray[np.float64],
     options: MiningOptions,
-    work: _Work,
+    work: Work,
 ) -> Iterator[tuple[Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]]:
     """Body counts, in parts: which bodies, their counts, errors, and whether they are within the limits.
 
@@ -296,7 +304,7 @@ def _runs(adjacency: Adjacency) -> kernels.EdgeRuns:
 # ------------------------------------------------------------------------------------------ rules with constants
 
 
-def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: _Work) -> Iterator[Rules]:
+def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) -> Iterator[Rules]:
     """r(X,c) ← b(X,d) and r(X,c) ← b(X,A), over all edge types r, which includes the mirror images."""
     n = adjacency.num_entities
     codes = adjacency.relations.astype(np.int64) * n + adjacency.tails
