@@ -20,7 +20,7 @@ from squire.graph.graph import Graph
 from squire.model.recipe import Recipe, load_recipe
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, absent
 from squire.ranking.fusion_file import load_fusion
-from squire.ranking.path_features import ABSENT, BEAM, PRUNE, TABLE, PathScorer
+from squire.ranking.model_features import ABSENT, EdgeScorer
 from squire.ranking.pooling import PENALTY, fit_pool
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.rules import Rules
@@ -83,33 +83,22 @@ def test_it_is_the_first_fold_of_a_fusion() -> None:
     assert not rest.contains_each(*hidden.T).any()
 
 
-def test_columns_say_what_the_search_says() -> None:
+def test_the_column_says_what_a_search_says_of_the_queried_edge() -> None:
     run = TrainedModel.load(small_run())
     queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
     (lists,) = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations)).stream(queries)
-    features = PathScorer(run).scores(lists)
-    columns = {feature.name: features[:, i] for i, feature in enumerate(TABLE)}
-    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, beam=BEAM, aggregate="pool", prune=PRUNE)
+    (column,) = EdgeScorer(run).scores(lists).T
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, beam=32, aggregate="pool")
     found = [
         {int(ranked.entity[i]): (ranked, i) for i in range(ranked.rows(n).start, ranked.rows(n).stop)}
         for ranked in decode(run.decoder, queries, decoding)
         for n in range(len(ranked))
     ]
-    reached = 0
     for at, (query, entity) in enumerate(zip(lists.query.tolist(), lists.candidates.tolist(), strict=True)):
         ranked, i = found[query][entity]  # by the queried edge, every entity of so small a graph
         edge = ranked.path_offsets[i + 1] - 1  # the queried edge comes last
-        assert columns["path edge"][at] == pytest.approx(ranked.token_log_probability[edge].sum(), abs=1e-3)
-        paths = edge - ranked.path_offsets[i]
-        assert np.expm1(columns["path count"][at]) == pytest.approx(paths, abs=1e-4)
-        if paths:
-            reached += 1
-            every = np.exp(ranked.token_log_probability[ranked.path_offsets[i] : edge].sum(1)).sum()
-            assert np.exp(columns["path sum"][at]) == pytest.approx(every + 1e-3, rel=1e-3)
-        else:
-            assert columns["path sum"][at] == ABSENT[1]
-    assert reached > 5
-    assert np.all(columns["path edge"] <= 0)
+        assert column[at] == pytest.approx(ranked.token_log_probability[edge].sum(), abs=1e-3)
+    assert np.all(column <= 0)
 
 
 def random_lists(seed: int, lists: int = 60, candidates: int = 8) -> tuple[CandidateLists, np.ndarray]:
@@ -129,7 +118,7 @@ def test_a_pool_is_the_best_mixture() -> None:
     is_right = np.isin(np.arange(len(lists.candidates)), right)
     scores = 1.5 * is_right + rng.normal(size=len(is_right))
     features = np.stack([is_right + rng.normal(size=len(is_right)), rng.normal(size=len(is_right))], 1)
-    pool = fit_pool(PathScorer(TrainedModel.load(small_run())), lists, right, scores, features.astype(np.float32))
+    pool = fit_pool(EdgeScorer(TrainedModel.load(small_run())), lists, right, scores, features.astype(np.float32))
 
     def loss(own: float, weights: np.ndarray) -> float:
         """The slow twin, with the penalty on standardised features."""
@@ -166,7 +155,7 @@ def test_the_fusion_weighs_the_model_and_says_so(folder: Path) -> None:
         nothing[:, len(FEATURES) :],
     )
     assert sum(shares.values()) == pytest.approx(judged.scores - base, abs=1e-5)
-    assert "paths" in {source.name for source in reasoner.answer("cleo", "grandparent", k=1)[0].sources}
+    assert "model" in {source.name for source in reasoner.answer("cleo", "grandparent", k=1)[0].sources}
     assert np.array_equal(judged.log_odds, symbolic.log_odds)  # confidence does not depend on the model
 
 

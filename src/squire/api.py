@@ -67,7 +67,8 @@ def mine(
 ) -> RuleSet:
     """Mine rules from the train split, and save them if a file is named. `options` are those of `MiningOptions`.
 
-    After Ctrl-C the rules found so far are returned, with `complete` set to False.
+    After Ctrl-C, or when the time of `minutes` is up, the rules found so far are returned, with `complete` set to
+    False.
 
     >>> rules = squire.mine("world", length=2)
     """
@@ -176,7 +177,7 @@ def train(
 
 def fuse(
     run: Run | str | Path, *, folds: int | None = None, paths: bool = True, names: bool = True,
-    missing: float | None = None, seed: int = 0, progress: bool = True,
+    missing: float | None = None, minutes: float | None = None, seed: int = 0, progress: bool = True,
 ) -> Run:  # fmt: skip
     """Fit the fusion of a run: a ranker that weighs rules, frequency, similar entities, connections and names.
 
@@ -185,6 +186,7 @@ def fuse(
     names: words that the names of entities share are evidence.
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
     that of valid and test, at most 0.1.
+    minutes: a time limit, within which fewer rules are mined and fewer questions asked if need be.
     """
     from squire.graph.folds import FOLDS, MAX_FOLDS
     from squire.ranking.fusion import FusionOptions
@@ -193,7 +195,7 @@ def fuse(
     if folds is not None and not 2 <= folds <= MAX_FOLDS:
         raise SettingError(f"folds={folds}: expected 2 to {MAX_FOLDS}.")
     folder = run.folder if isinstance(run, Run) else Path(run)
-    options = FusionOptions(seed, folds or FOLDS, names, missing=missing)
+    options = FusionOptions(seed, folds or FOLDS, names, missing=missing, minutes=minutes)
     with existing_run(folder), progress_bar("fusing", progress) as bar:
         fuse_run(folder, options, bar.stage, model=paths)
     return Run(folder)

@@ -34,6 +34,9 @@ def mine(
         int, typer.Option(help="Keep only so many rules with constants, the best.")
     ] = 300_000,
     budget: Annotated[float, typer.Option(help="Steps per length; beyond it counts are estimates.")] = 5e10,
+    minutes: Annotated[
+        float | None, typer.Option(help="Time limit: the best rules that can be found in it.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the estimates.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Default: one per core.")] = None,
 ) -> None:
@@ -41,14 +44,16 @@ def mine(
     rules = squire.mine(
         source, save_to=output, length=length, min_support=support, min_confidence=confidence, constants=constants,
         constant_support=constant_support, constant_confidence=constant_confidence, max_constants=max_constants,
-        budget=budget, seed=seed, threads=threads,
+        budget=budget, minutes=minutes, seed=seed, threads=threads,
     )  # fmt: skip
     closed, estimated = int(rules.rules.is_closed.sum()), int((rules.rules.error > 0).sum())
     counts = f"{closed:,} closed, {len(rules) - closed:,} with constants; {estimated:,} with estimated counts"
     say(f"{len(rules):,} rules ({counts}): {output}")
-    if not rules.complete:
+    if rules.interrupted:
         errors.print("[yellow]interrupted:[/] these are the rules found until then")
         raise typer.Exit(130)
+    if not rules.complete:
+        errors.print("[yellow]the time is up:[/] these are the rules found until then")
 
 
 @app.command(epilog="Example: squire rules show rules.tsv --relation 'official language'")

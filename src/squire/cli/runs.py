@@ -60,6 +60,9 @@ def train(
         say(f"To continue: squire train --out {folder} --resume")
 
 
+SAMPLE = 2000  # questions of valid that are ranked after fusing
+
+
 def fuse(
     run: RunFolder,
     folds: Annotated[int | None, typer.Option(help="Parts of train that are hidden in turn: 20.")] = None,
@@ -71,12 +74,15 @@ def fuse(
         bool, typer.Option("--names/--no-names", help="Use words that the names of entities share.")
     ] = True,
     missing: MissingOption = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Time limit: with fewer rules and questions if need be.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden parts and of the ranker.")] = 0,
 ) -> None:
     """Fit the fusion again: a ranker that weighs rules, frequency, similar entities, connections and names."""
-    fused = squire.fuse(run, folds=folds, paths=paths, names=names, missing=missing, seed=seed)
+    fused = squire.fuse(run, folds=folds, paths=paths, names=names, missing=missing, minutes=minutes, seed=seed)
     if len(fused.graph.valid):
-        print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False))
+        print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False, sample=SAMPLE))
 
 
 def answer(

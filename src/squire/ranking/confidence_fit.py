@@ -74,12 +74,16 @@ class ConfidenceFit:
         folds: Sequence[HiddenFold],
         share_missing: float,
         progress: Callable[[str, int, int], None],
+        questions: int = QUESTIONS,
     ) -> Confidence:
-        """Ask ordinary questions about graphs with hidden facts, and learn which candidates were hidden."""
+        """Ask ordinary questions about graphs with hidden facts, and learn which candidates were hidden.
+
+        questions: with a hidden answer, and as many without.
+        """
         parts = []
         for number, fold in enumerate(folds):
             shares = self.shares.hidden(fold.hidden)
-            parts.append(self._examples(fold, shares, QUESTIONS // len(folds), self.seed + number))
+            parts.append(self._examples(fold, shares, max(questions // len(folds), 1), self.seed + number))
             progress("ordinary questions", number + 1, len(folds))
         table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
         stage = partial(progress, "fitting the confidence")

@@ -28,8 +28,8 @@ Floats = npt.NDArray[np.float64]
 # ---------------------------------------------------------------------------------------------------- the table
 
 FREQUENCY, RULES, SIMILAR = "frequency", "rules", "similar entities"
-CONNECTIONS, TAILS, NAMES, PATHS, CONTEXT = "connections", "tail similarity", "names", "paths", "context"
-SOURCES = (FREQUENCY, RULES, SIMILAR, CONNECTIONS, TAILS, NAMES, PATHS, CONTEXT)
+CONNECTIONS, TAILS, NAMES, MODEL, CONTEXT = "connections", "tail similarity", "names", "model", "context"
+SOURCES = (FREQUENCY, RULES, SIMILAR, CONNECTIONS, TAILS, NAMES, MODEL, CONTEXT)
 
 LEAST = 1e-6  # added to the probabilities of walks before taking logarithms
 NOWHERE = float(np.log(LEAST))

@@ -10,6 +10,8 @@ calibrated. Test is never used.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.parallel import thread_count
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -29,12 +32,12 @@ from squire.ranking.attribution import contributions
 from squire.ranking.calibration import Calibrations, Ints
 from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, falling, missing_share
 from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
-from squire.ranking.confidence_fit import ConfidenceFit, HiddenFold
+from squire.ranking.confidence_fit import QUESTIONS, ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features
 from squire.ranking.index import name_words, no_words
+from squire.ranking.model_features import TABLE, EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
-from squire.ranking.path_features import TABLE, PathScorer
 from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.hiding import HideableSupport
 from squire.rules.mining import MiningOptions, mine_rules
@@ -47,7 +50,10 @@ Stage = Callable[[str, int, int], None]  # name, done, total
 
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
 CALIBRATION_QUERIES = 10_000
-POOL_QUERIES, POOL_QUERIES_AT_ONCE = 4000, 128  # to weigh the model by
+# With a time limit: mining's share of it, the questions that tell what one costs, what fitting takes for each (CPU
+# seconds, on NELL23K), and the least share of all questions that are asked however little time there is.
+MINING_SHARE, PILOT_QUERIES, FITTING_SECONDS, LEAST_EFFORT = 0.5, 256, 0.0015, 0.05
+POOL_QUERIES = 4000  # to weigh the model by
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
 
 
@@ -61,11 +67,14 @@ class FusionOptions:
     mining: MiningOptions = field(default_factory=MiningOptions)
     ranker: NetworkOptions = field(default_factory=NetworkOptions)
     missing: float | None = None  # share of true facts that the graph lacks; by default as in its splits
+    minutes: float | None = None  # time limit: fewer rules and questions then
     confidence: NetworkOptions = CONFIDENCE_OPTIONS
 
     def __post_init__(self) -> None:
         if self.missing is not None and not 0 < self.missing <= MOST_MISSING:
             raise SettingError(f"missing={self.missing}: expected a share above 0, at most {MOST_MISSING:g}.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise SettingError(f"minutes={self.minutes}: expected a positive number of minutes.")
 
 
 @dataclass(frozen=True)
@@ -203,19 +212,23 @@ def fit_fusion(
     options: FusionOptions | None = None,
     progress: Stage | None = None,
 ) -> Fusion:
-    """Fit ranker and calibration; the result depends on train, valid and the options only."""
+    """Fit ranker and calibration; without a time limit the result depends on train, valid and the options only."""
     options, stage = options or FusionOptions(), progress or (lambda name, done, total: None)
-    mining, seed = options.mining, options.seed
+    mining, seed, began = options.mining, options.seed, time.monotonic()
+    if options.minutes is not None:
+        mining = replace(mining, minutes=MINING_SHARE * options.minutes)
     unlinked = pairs_look_unlinked(graph)
     words = words_of(graph, options.use_names)
 
     features = CandidateFeatures(graph.train, _mine(graph.train, mining, stage), unlinked, words)
+    left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
+    effort = _effort(features, left, mining.threads, seed)
     support = HideableSupport(features.rules, graph.train, mining)
     folds = (
         _hidden_fold(features, support, remaining, hidden, stage)
         for remaining, hidden in hide(graph.train, options.folds, seed, unlinked)
     )
-    training = _training_lists(graph, folds, seed, mining.threads, stage)
+    training = _training_lists(graph, folds, seed, mining.threads, stage, int(effort * TRAINING_QUERIES))
     ranker = fit_ranker(
         training.lists, training.right, features.table, 2 * graph.num_relations, seed, options.ranker,
         lambda done, total: stage("fitting the ranker", done, total), mining.threads,
@@ -224,13 +237,32 @@ def fit_fusion(
     fit = ConfidenceFit(
         graph, ranker, Shares.from_graph(graph, unlinked), seed, options.confidence, mining.threads
     )
-    confidence = fit.fit(training.folds, missing, stage)
+    confidence = fit.fit(training.folds, missing, stage, int(effort * QUESTIONS))
     mined_with = {key: value for key, value in asdict(mining).items() if key != "threads"}  # no effect on rules
     info = FusionInfo(
         seed, options.folds, len(training.folds), training.queries, len(training.lists), unlinked,
         options.use_names, mined_with, missing,
     )  # fmt: skip
-    return _calibrated(Fusion(features, ranker, Calibrations(()), confidence, info), graph, stage)
+    fusion = Fusion(features, ranker, Calibrations(()), confidence, info)
+    return _calibrated(fusion, graph, stage, int(effort * CALIBRATION_QUERIES))
+
+
+def _effort(features: CandidateFeatures, seconds: float, threads: int | None, seed: int) -> float:
+    """The share of all questions that can be asked in this time, by the cost of a few."""
+    facts = features.adjacency.triples
+    if math.isinf(seconds) or not len(facts):
+        return 1.0
+    asked = _sample(facts, PILOT_QUERIES, seed)[:, :2]
+    features.describe(asked[:1])  # compiles
+    began = time.monotonic()
+    for _ in features.stream(np.ascontiguousarray(asked), threads):
+        pass
+    each = (time.monotonic() - began) / len(asked) + FITTING_SECONDS / thread_count(threads)
+    every = TRAINING_QUERIES + 2 * QUESTIONS + CALIBRATION_QUERIES
+    effort = float(np.clip(seconds / (each * every), LEAST_EFFORT, 1.0))
+    if effort < 1:
+        logger.info("the time is enough for %.0f %% of the questions that are asked otherwise", 100 * effort)
+    return effort
 
 
 def add_model(fusion: Fusion, run: TrainedModel, progress: Stage | None = None) -> Fusion:
@@ -240,24 +272,10 @@ def add_model(fusion: Fusion, run: TrainedModel, progress: Stage | None = None) 
     support = HideableSupport(fusion.features.rules, graph.train, MiningOptions(**fusion.info.mining))
     fold = _hidden_fold(fusion.features, support, remaining, hidden, stage)
     found = _training_lists(graph, [fold], seed, None, stage, POOL_QUERIES)
-    scorer, lists = PathScorer(replace(run, facts=remaining)), found.lists
-    model = _in_blocks(scorer, lists, stage)
+    scorer, lists = EdgeScorer(run), found.lists
     symbolic = fusion.ranker.scores(lists.features, lists.queries[lists.query, 1])
-    pool = fit_pool(PathScorer(run), lists, found.right, symbolic, model)
+    pool = fit_pool(scorer, lists, found.right, symbolic, scorer.scores(lists))
     return _calibrated(replace(fusion, pool=pool), graph, stage)
-
-
-def _in_blocks(scorer: PathScorer, lists: CandidateLists, stage: Stage) -> Features:
-    """The model's features of all candidates.  (candidate, feature)"""
-    parts = []
-    for first in range(0, len(lists), POOL_QUERIES_AT_ONCE):
-        last = min(first + POOL_QUERIES_AT_ONCE, len(lists))
-        rows = slice(lists.offsets[first], lists.offsets[last])
-        offsets = lists.offsets[first : last + 1] - lists.offsets[first]
-        queries = np.ascontiguousarray(lists.queries[first:last])
-        parts.append(scorer.scores(CandidateLists(queries, offsets, lists.candidates[rows], lists.features[rows])))
-        stage("weighing the model", last, len(lists))
-    return np.concatenate(parts)
 
 
 def words_of(graph: Graph, use_names: bool) -> Profile:
@@ -267,8 +285,10 @@ def words_of(graph: Graph, use_names: bool) -> Profile:
 
 def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:
     mined = mine_rules(adjacency, options, stage)
-    if not mined.complete:  # a partial rule set would not be comparable with those of other folds
+    if mined.interrupted:
         raise KeyboardInterrupt
+    if not mined.complete:
+        logger.info("not all rules were found in time")
     return mined.rules
 
 
@@ -310,6 +330,7 @@ def _training_lists(
     num_queries, used = 0, []
     for fold in folds:
         queries = both_directions(_sample(fold.hidden, (most - num_queries) // 2, seed), graph.num_relations)
+        queries = queries[np.argsort(queries[:, 1], kind="stable")]  # fastest by relation
         parts += _lists_with_answer(fold.features, queries, graph.train, threads, stage)
         num_queries += len(queries)
         used.append(fold)
@@ -342,10 +363,10 @@ def _lists_with_answer(
         stage("evidence for hidden facts", done, len(queries))
 
 
-def _calibrated(fusion: Fusion, graph: Graph, stage: Stage) -> Fusion:
+def _calibrated(fusion: Fusion, graph: Graph, stage: Stage, most: int = CALIBRATION_QUERIES) -> Fusion:
     """The fusion with rank scores that are calibrated on the distinct queries of valid."""
     queries = np.unique(both_directions(graph.valid, graph.num_relations)[:, :2], axis=0)
-    queries = _sample(queries, CALIBRATION_QUERIES, fusion.info.seed)
+    queries = _sample(queries, most, fusion.info.seed)
     valid = graph.known("valid")
     share_of_test = min(len(graph.test) / max(len(graph.valid), 1), 1)
     # Rank score, whether in valid, unseen true answers, kind.

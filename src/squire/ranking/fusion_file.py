@@ -22,14 +22,14 @@ from squire.ranking.calibration import Calibration, Calibrations
 from squire.ranking.confidence import Confidence, Shares, confidence_table
 from squire.ranking.features import CandidateFeatures
 from squire.ranking.fusion import KINDS, Fusion, FusionInfo, words_of
+from squire.ranking.model_features import EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks
-from squire.ranking.path_features import PathScorer
 from squire.ranking.pooling import ModelPool
 from squire.rules.rules import Rules
 from squire.search.trained import LoadedRun, TrainedModel
 
 logger = logging.getLogger(__name__)
-FILE_VERSION = 6
+FILE_VERSION = 7
 
 
 def has_fusion(folder: Path) -> bool:
@@ -103,7 +103,7 @@ def load_fusion(
         pool = None
         if isinstance(run, TrainedModel) and state["model"] == run.fingerprint:
             arrays = checkpoint.part("pool.")
-            pool = ModelPool(PathScorer(run), state["own_weight"], arrays["weights"], arrays["means"])
+            pool = ModelPool(EdgeScorer(run), state["own_weight"], arrays["weights"], arrays["means"])
         elif state["model"]:
             logger.warning(
                 "%s: the model has changed since it was weighed, and has no say. Run `squire fuse %s` again.",

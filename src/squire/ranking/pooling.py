@@ -17,7 +17,7 @@ import torch
 
 from squire.graph.adjacency import Offsets
 from squire.ranking.features import CandidateLists, Features, Floats
-from squire.ranking.path_features import PathScorer
+from squire.ranking.model_features import EdgeScorer
 
 PENALTY = 1e-3  # of large weights
 STEPS = 100
@@ -27,7 +27,7 @@ STEPS = 100
 class ModelPool:
     """A model and how far to trust it."""
 
-    scorer: PathScorer
+    scorer: EdgeScorer
     own: float  # a: the weight of the symbolic score
     weights: Floats  # (feature): w, for features as they are
     means: Floats  # (feature): μ
@@ -38,7 +38,7 @@ class ModelPool:
 
 
 def fit_pool(
-    scorer: PathScorer,
+    scorer: EdgeScorer,
     lists: CandidateLists,
     right: Offsets,  # (list): position of the right answer among all candidates
     scores: Floats,  # (candidate): by the ranker

@@ -18,7 +18,7 @@ from squire.rules.rules import NONE, ClosedIndex, Rules
 
 Scores = npt.NDArray[np.float64]
 QUERIES_AT_ONCE = 256
-BUDGET = 10_000_000  # steps of a query: some 30 ms, which only hubs take
+BUDGET = 2_000_000  # steps of a query: some 100 ms at most, which only hubs take
 
 
 @dataclass(frozen=True)

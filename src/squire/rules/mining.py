@@ -7,8 +7,10 @@ within a budget of steps; beyond it they are estimated from a sample, with a sta
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 PILOT_STARTS = 64
 GROUPS_PER_TASK = 64
 TARGETS_PER_TASK = 4096
+STEPS_PER_SECOND = 3e8  # of one thread, roughly: measured were 10⁸ to 10⁹
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class MiningOptions:
     """Rules with constants to keep, those of the highest smoothed confidence: FB15K237 has millions."""
     budget: float = 5e10
     """Steps (edges looked at) per length; beyond it, counts are estimated from a sample."""
+    minutes: float | None = None
+    """Time limit. Less is counted exactly then, and rules that are not found in time are left out."""
     seed: int = 0
     """Seed of the samples."""
     threads: int | None = None
@@ -65,35 +70,48 @@ class MiningOptions:
                 raise SettingError(f"{name}={getattr(self, name)}: expected a share above 0, at most 1.")
         if not self.budget > 0:  # refuses NaN too
             raise SettingError(f"budget={self.budget}: expected a positive number of steps.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise SettingError(f"minutes={self.minutes}: expected a positive number of minutes.")
 
 
 @dataclass(frozen=True)
 class Mined:
-    """The rules found; not complete if mining was interrupted."""
+    """The rules found; not complete if mining was interrupted, or if time was up."""
 
     rules: Rules
     complete: bool
+    interrupted: bool = False  # by Ctrl-C
+
+
+class OutOfTime(Exception):
+    """The time limit of mining is reached."""
 
 
 def mine_rules(
     adjacency: Adjacency, options: MiningOptions | None = None, progress: Progress | None = None
 ) -> Mined:
-    """All rules within the options, by head and smoothed confidence. Ctrl-C keeps the rules found so far."""
+    """All rules within the options, by head and smoothed confidence.
+
+    Ctrl-C and a time limit keep the rules found so far.
+    """
     options = options or MiningOptions()
-    work = Work(options.threads, progress)
+    work = Work(options.threads, progress, options.minutes)
     parts: list[Rules] = []
-    complete = True
+    complete, interrupted = True, False
     try:
         for length in range(1, options.length + 1):
-            parts.extend(_mine_closed(adjacency, length, options, work))
+            affordable = replace(options, budget=min(options.budget, work.steps_left()))
+            parts.extend(_mine_closed(adjacency, length, affordable, work))
             if length == min(2, options.length) and options.constants:
                 found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
                 parts.append(
                     sorted_rules(found, by_confidence=True).take(np.arange(min(len(found), options.max_constants)))
                 )
-    except KeyboardInterrupt:
+    except OutOfTime:
         complete = False
-    return Mined(sorted_rules(Rules.concatenate(adjacency.num_relations, parts)), complete)
+    except KeyboardInterrupt:
+        complete, interrupted = False, True
+    return Mined(sorted_rules(Rules.concatenate(adjacency.num_relations, parts)), complete, interrupted)
 
 
 def sorted_rules(rules: Rules, by_confidence: bool = False) -> Rules:
@@ -104,10 +122,17 @@ def sorted_rules(rules: Rules, by_confidence: bool = False) -> Rules:
 
 
 class Work:
-    """Runs tasks on threads and reports the progress of their stage."""
+    """Runs tasks on threads, reports the progress of their stage, and watches the time."""
 
-    def __init__(self, threads: int | None, progress: Progress | None) -> None:
+    def __init__(
+        self, threads: int | None, progress: Progress | None = None, minutes: float | None = None
+    ) -> None:
         self._threads, self._progress = thread_count(threads), progress or (lambda stage, done, total: None)
+        self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+
+    def steps_left(self) -> float:
+        """The steps that half of the remaining time allows: bodies are found, then counted."""
+        return max((self._end - time.monotonic()) / 2, 1.0) * STEPS_PER_SECOND * self._threads
 
     def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
         """The numbers and results of `task(0)` … `task(count - 1)`, as they finish."""
@@ -115,6 +140,8 @@ class Work:
         for done, result in enumerate(as_done(task, count, self._threads), 1):
             self._progress(stage, done, count)
             yield result
+            if time.monotonic() > self._end:
+                raise OutOfTime
 
 
 # ------------------------------------------------------------------------------------------------- closed rules

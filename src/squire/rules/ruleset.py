@@ -95,14 +95,16 @@ class RuleSet:
     options: dict[str, object] = field(default_factory=dict)
     """Mining options, empty for a rule file from another program."""
     complete: bool = True
-    """False if mining was interrupted."""
+    """False if mining was interrupted, or if its time was up."""
     source: str = ""
     """The path or name of the graph, from which `load` finds it again; by default its name."""
+    interrupted: bool = False
+    """True if mining was stopped by Ctrl-C."""
 
     @classmethod
     def from_mined(cls, graph: Graph, mined: Mined, options: MiningOptions, source: str = "") -> RuleSet:
         """The result of `mine_rules`, with its graph."""
-        return cls(graph, mined.rules, asdict(options), mined.complete, source)
+        return cls(graph, mined.rules, asdict(options), mined.complete, source, mined.interrupted)
 
     # ------------------------------------------------------------------------------------------------- a sequence
 

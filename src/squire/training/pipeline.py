@@ -22,7 +22,7 @@ from squire.model.recipe import ModelConfig, Recipe, has_model, load_settings, s
 from squire.model.vocabulary import Vocabulary
 from squire.ranking.fusion import Fusion, FusionOptions, add_model, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
-from squire.ranking.path_features import TABLE
+from squire.ranking.model_features import TABLE
 from squire.rules.rules import Rules
 from squire.search.trained import TrainedModel
 from squire.training.preparation import prepare
