@@ -1,6 +1,7 @@
-"""The service under load, on this machine alone: one client, then 64, then 64 among clients that misbehave.
+"""The service under load, on this machine alone: one client; one beside batches of 1,000 questions; 64; 64 among
+clients that misbehave.
 
-    python benchmarks/serve.py runs/demo                 # 10 s, 60 s and 60 s
+    python benchmarks/serve.py runs/demo                 # 10 s, 10 s, 60 s and 60 s
     python benchmarks/serve.py runs/demo --seconds 5     # 5 s each
 
 Starts `squire serve` as a process of its own, with a token. Good requests must all be answered; speed is reported
@@ -30,7 +31,7 @@ from squire.graph.graph import Graph
 from squire.server.autocomplete import LabelSearch
 
 CLIENTS, TOKEN = 64, "load-test"
-NAMES = 100_000
+NAMES, BATCH = 100_000, 1000
 
 
 @dataclass
@@ -62,8 +63,12 @@ class Load:
         self._host, port = address.removeprefix("http://").rstrip("/").split(":")
         self._port = int(port)
 
-    async def phase(self, seconds: float, clients: int, *, misbehaving: bool = False) -> Outcome:
-        """Good clients ask one question after the other; beside them, if wanted, four of each bad kind."""
+    async def phase(
+        self, seconds: float, clients: int, *, misbehaving: bool = False, batches: bool = False
+    ) -> Outcome:
+        """Good clients ask one question after the other; beside them, if wanted, four of each bad kind, or one who
+        asks large batches.
+        """
         outcome, begun = Outcome(), time.perf_counter()
         until = begun + seconds
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -72,7 +77,10 @@ class Load:
             good = [self._good(client, outcome, until, number) for number in range(clients)]
             kinds = [self._slow, self._huge, self._malformed, self._unauthorised] if misbehaving else []
             bad = [self._bad(kind, outcome, until) for kind in kinds for _ in range(4)]
+            large = asyncio.ensure_future(self._batches(client)) if batches else None
             await asyncio.gather(*good, *bad)
+            if large:
+                large.cancel()
         outcome.elapsed = time.perf_counter() - begun
         return outcome
 
@@ -89,6 +97,17 @@ class Load:
             except (httpx.HTTPError, ValueError) as error:
                 waited, left = time.perf_counter() - begun, until - time.perf_counter()
                 outcome.failures.append(f"{error!r} after {waited:.1f} s, {left:.1f} s before the end")
+
+    async def _batches(self, client: httpx.AsyncClient) -> None:
+        """One legal batch after the other."""
+        questions = list(itertools.islice(itertools.cycle(self._questions), BATCH))
+        while True:
+            async with client.stream(
+                "POST", self.path.replace("/answer", "/batch"), json={"questions": questions}
+            ) as lines:
+                lines.raise_for_status()
+                async for _ in lines.aiter_lines():
+                    pass
 
     async def _bad(self, kind: Callable[[], Awaitable[str]], outcome: Outcome, until: float) -> None:
         while time.perf_counter() < until:
@@ -175,12 +194,18 @@ def load_figures(run: Path, seconds: float | None) -> tuple[Figures, list[str]]:
         assert service.stdout is not None
         load = Load(service.stdout.readline().split(" at ")[1].strip(), questions)
         single = asyncio.run(load.phase(seconds or 10, 1))
+        beside = asyncio.run(load.phase(seconds or 10, 1, batches=True))
         many = asyncio.run(load.phase(seconds or 60, CLIENTS))
         mixed = asyncio.run(load.phase(seconds or 60, CLIENTS, misbehaving=True))
         service.send_signal(signal.SIGTERM)
-        figures = single.figures("single") | many.figures("many") | mixed.figures("mixed")
+        figures = (
+            single.figures("single")
+            | beside.figures("beside_batch")
+            | many.figures("many")
+            | mixed.figures("mixed")
+        )
         figures |= {"bad_clients": dict(sorted(mixed.bad.items())), "exit_code": service.wait(60)}
-        return figures, single.failures + many.failures + mixed.failures
+        return figures, single.failures + beside.failures + many.failures + mixed.failures
     finally:
         if service.poll() is None:
             service.kill()

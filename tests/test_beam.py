@@ -375,7 +375,7 @@ def test_given_paths_are_as_probable_as_those_that_a_search_finds(
     some = naive_beam.all_paths(guided, 0, 0, hops)[::step][:50]
     paths = np.array([(*ended.path, *[-1] * (2 * hops - len(ended.path))) for ended in some])
     decoder = FakeSteps(follow, E)
-    found = score_paths(decoder, (0, 0), paths, guidance)
+    found = score_paths(decoder, np.zeros((1, 2), np.int32), np.zeros(len(paths), np.int64), paths, guidance)
     assert found.log_probability.tolist() == pytest.approx([ended.log_probability for ended in some], abs=1e-4)
     assert found.hops.tolist() == [len(ended.path) // 2 for ended in some]
     prefixes = {ended.path[:n] for ended in some for n in range(len(ended.path) + 1)}

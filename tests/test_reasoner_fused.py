@@ -133,22 +133,41 @@ def test_an_answer_that_no_path_reaches_shows_the_queried_edge() -> None:
 def test_connections_are_walked_on_known_edges_only() -> None:
     ours = reasoner()
     query, answer = ours.query(*QUESTION), ours.labels.entity_id("dan 1")
-    ranked = connect(ours.trained, ours._closed_rules, query, [answer], ours.decoding())
-    assert ranked is not None
+    queries = np.array([query], np.int32)
+    ranked = connect(ours.trained, ours._closed_rules, queries, [[answer]], ours.decoding())
     own = [i for i in range(len(ranked.entity)) if ranked.entity[i] == answer]
     assert own
     paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own[0], own[0] + 1]].tolist()))
     assert {path.grade for path in paths} == {"grounded"}
     alone = ours.labels.entity_id("cleo")
-    assert connect(ours.trained, ours._closed_rules, query, [alone], ours.decoding()) is None
+    assert not len(connect(ours.trained, ours._closed_rules, queries, [[alone]], ours.decoding()).entity)
+
+
+def test_paths_of_several_questions_are_found_together_as_alone() -> None:
+    ours = reasoner()
+    query = ours.query(*QUESTION)
+    queries = np.array([query, (query[0], 0), query], np.int32)
+    answers = [[ours.labels.entity_id(name) for name in names] for names in (["dan 1", "cleo 2"], ["dan 1"], [])]
+    together = connect(ours.trained, ours._closed_rules, queries, answers, ours.decoding())
+    assert len(together) == 3
+    for number in range(3):
+        alone = connect(
+            ours.trained, ours._closed_rules, queries[number : number + 1], answers[number : number + 1],
+            ours.decoding(),
+        )  # fmt: skip
+        own = together.rows(number)
+        assert together.entity[own].tolist() == alone.entity.tolist()
+        assert together.score[own] == pytest.approx(alone.score)
+        paths = slice(together.path_offsets[own.start], together.path_offsets[own.stop])
+        assert np.array_equal(together.paths[paths], alone.paths)
 
 
 def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
     ours = reasoner()
     query, train = ours.query(*QUESTION), ours.graph.train
     wanted = [ours.labels.entity_id(name) for name in ("ada 1", "dan 2", "finn")]
-    ranked = complete(ours.trained, query, wanted, ours.decoding())
-    assert ranked is not None
+    queries = np.array([query], np.int32)
+    ranked = complete(ours.trained, queries, [wanted], ours.decoding())
     for answer in wanted:
         (own,) = np.flatnonzero(ranked.entity == answer).tolist()
         paths = ours.evidence(query, ranked, slice(*ranked.path_offsets[[own, own + 1]].tolist()))
@@ -157,8 +176,8 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
         assert (first.is_fact, last.is_fact) == (False, True)
         arrived = ours.labels.entity_id(first.head if first.backwards else first.tail)
         assert arrived in train.edges(answer)[1]
-    assert complete(ours.trained, query, wanted, replace(ours.decoding(), hops=1)) is None
-    assert complete(ours.trained, query, [], ours.decoding()) is None
+    assert not len(complete(ours.trained, queries, [wanted], replace(ours.decoding(), hops=1)).entity)
+    assert not len(complete(ours.trained, queries, [[]], ours.decoding()).entity)
 
 
 def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> None:
@@ -168,8 +187,8 @@ def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> Non
         Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
     )
     decoding = replace(ours.decoding(), aggregate="sum", constraint=only)
-    ranked = connect(ours.trained, ours._closed_rules, query, [answer], decoding)
-    assert ranked is None or answer not in ranked.entity
+    ranked = connect(ours.trained, ours._closed_rules, np.array([query], np.int32), [[answer]], decoding)
+    assert answer not in ranked.entity
 
 
 def test_grounded_answers_have_grounded_evidence() -> None:

@@ -28,11 +28,11 @@ class Doubling:
         return [2 * item for item in items]
 
 
-def run(test: Callable[[Batcher, Doubling], Awaitable[None]], capacity: int = 256) -> Doubling:
+def run(test: Callable[[Batcher, Doubling], Awaitable[None]], capacity: int = 256, threads: int = 1) -> Doubling:
     work = Doubling()
 
     async def inside() -> None:
-        async with Batcher(capacity) as batcher:
+        async with Batcher(capacity, threads) as batcher:
             await test(batcher, work)
 
     asyncio.run(inside())
@@ -83,6 +83,34 @@ def test_a_full_queue_says_so_and_the_patient_wait() -> None:
         assert (await batcher.submit(work, [4])).results == [8]  # there is room again
 
     run(test, capacity=2)
+
+
+def test_people_go_before_large_jobs_which_have_a_turn_now_and_then() -> None:
+    async def test(batcher: Batcher, work: Doubling) -> None:
+        tasks = [asyncio.ensure_future(batcher.submit(work, [0]))]
+        await asyncio.to_thread(work.entered.acquire)
+        tasks += [asyncio.ensure_future(batcher.submit(work, [n], wait=True)) for n in (100, 101)]
+        tasks += [asyncio.ensure_future(batcher.submit(work, [n])) for n in range(1, 7)]
+        await asyncio.sleep(0)
+        work.go.release(99)
+        await asyncio.gather(*tasks)
+
+    assert run(test).calls == [[0], [1], [2], [3], [100], [4], [5], [6], [101]]
+
+
+def test_large_jobs_leave_a_thread_free() -> None:
+    async def test(batcher: Batcher, work: Doubling) -> None:
+        large = [asyncio.ensure_future(batcher.submit(work, [n], wait=True)) for n in (100, 101)]
+        await asyncio.to_thread(work.entered.acquire)  # the first runs
+        await asyncio.sleep(0)
+        assert batcher.waiting == 1  # the second must not, although there is a thread
+        quick = asyncio.ensure_future(batcher.submit(work, [1]))
+        await asyncio.to_thread(work.entered.acquire)  # the question does
+        assert batcher.waiting == 1
+        work.go.release(3)
+        await asyncio.gather(quick, *large)
+
+    assert len(run(test, threads=2).calls) == 3
 
 
 def test_those_who_have_gone_are_forgotten() -> None:

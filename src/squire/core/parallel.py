@@ -31,6 +31,9 @@ def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator
 
     Closing the iterator, as Ctrl-C does, cancels the tasks that have not started.
     """
+    if min(threads, count) <= 1:  # a thread takes a millisecond to start
+        yield from ((i, task(i)) for i in range(count))
+        return
     with ThreadPoolExecutor(threads) as pool:
         number: dict[Future[Result], int] = {pool.submit(task, i): i for i in range(count)}
         try:
@@ -48,6 +51,9 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
 
     Only a few tasks run ahead of the consumer, so that the results do not fill the memory.
     """
+    if min(threads, count) <= 1:
+        yield from map(task, range(count))
+        return
     with ThreadPoolExecutor(threads) as pool:
         ahead = [pool.submit(task, i) for i in range(min(count, 2 * threads))]
         try:

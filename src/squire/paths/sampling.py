@@ -7,6 +7,7 @@ Algorithm 1. Every query row has its own random stream, so a seed gives the same
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from queue import SimpleQueue
 
 import numpy as np
@@ -253,6 +254,7 @@ def _run(
     run_chunks(sample, _costs(index, task), threads, progress, np.diff(task.groups))
 
 
+@lru_cache(4)  # answers ask for the same rules again and again
 def _bodies(rules: ClosedIndex, num_relations: int) -> Bodies:
     length = np.count_nonzero(rules.body != NONE, axis=1)
     return Bodies(rules.offsets, rules.body, mirrored(rules.body, num_relations), length)

@@ -49,6 +49,7 @@ from squire.search.trained import LoadedRun, TrainedModel
 RankedBy = Literal["paths", "fused"]
 Query = tuple[int, int]  # entity, edge type
 PathsTo = tuple[Evidence, tuple[Evidence, ...], int, float]  # best, further, count, share of the queried edge
+SHOWN_AT_ONCE = 16  # questions whose paths are scored together
 CANDIDATES_PER_ANSWER = 5  # examined if only grounded answers are wanted
 
 
@@ -298,13 +299,12 @@ class Reasoner:
         for judged in fusion.rank(queries, threads=1):
             asked = queries[first : first + len(judged.lists)]
             most = k * (CANDIDATES_PER_ANSWER if decoding.constraint else 1)
-            for number, query in enumerate(asked.tolist()):
-                own = self._first(judged, number, most, min_confidence)
-                if not len(own):
-                    yield []
-                    continue
-                paths = self._paths_to(query, judged.lists.candidates[own].tolist(), decoding)
-                yield self._weighed(judged, own, paths)[:k]
+            for begin in range(0, len(asked), SHOWN_AT_ONCE):
+                some = asked[begin : begin + SHOWN_AT_ONCE]
+                numbers = range(begin, begin + len(some))
+                own = [self._first(judged, number, most, min_confidence) for number in numbers]
+                paths = self._paths_to(some, [judged.lists.candidates[rows].tolist() for rows in own], decoding)
+                yield from (answers[:k] for answers in self._weighed(judged, own, paths))
             first += len(asked)
 
     def judge(self, query: Query, wanted: int, decoding: DecodingOptions) -> tuple[FusedRanking, Answer]:
@@ -313,8 +313,8 @@ class Reasoner:
         queries = np.array([query], np.int32)
         (judged,) = fusion.rank(queries, threads=1, wanted=np.array([wanted], np.int32))
         at = np.flatnonzero(judged.lists.candidates == wanted)
-        paths = self._paths_to(query, [wanted], decoding)
-        ((_, answer),) = self._weighed(judged, at, paths)
+        paths = self._paths_to(queries, [[wanted]], decoding)
+        (((_, answer),),) = self._weighed(judged, [at], paths)
         return judged, replace(answer, rank=1 + int(judged.lists.positions(judged.scores)[at[0]]))
 
     def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
@@ -325,45 +325,53 @@ class Reasoner:
         return order[~np.isin(judged.lists.candidates[order], facts)][:most]
 
     def _weighed(
-        self, judged: FusedRanking, chosen: Offsets, paths: dict[int, PathsTo]
-    ) -> list[tuple[int, Answer]]:
-        """The chosen candidates that have paths, with their sources."""
-        answers: list[tuple[int, Answer]] = []
-        shares = judged.take(np.sort(chosen)).contributions()
-        place = np.argsort(np.argsort(chosen))  # of each among the sorted candidates
-        for at, i in zip(chosen.tolist(), place.tolist(), strict=True):
-            entity = int(judged.lists.candidates[at])
-            if entity in paths:
-                found = (Source(name, float(share[i])) for name, share in shares.items())
-                sources = tuple(sorted(found, key=lambda source: -abs(source.contribution)))
-                judgement = float(judged.confidence[at]), sources, basis_of(sources)
-                rank, chance = len(answers) + 1, float(judged.rank_score[at])
-                answers.append(
-                    (entity, Answer(rank, self._entity(entity), chance, False, *paths[entity], *judgement))
-                )
-        return answers
+        self, judged: FusedRanking, chosen: Sequence[Offsets], paths: Sequence[dict[int, PathsTo]]
+    ) -> Iterator[list[tuple[int, Answer]]]:
+        """The chosen candidates of some questions that have paths, with their sources."""
+        rows = np.sort(np.concatenate(chosen))
+        shares = judged.take(rows).contributions() if len(rows) else {}
+        for own, found in zip(chosen, paths, strict=True):
+            answers: list[tuple[int, Answer]] = []
+            for at, i in zip(own.tolist(), np.searchsorted(rows, own).tolist(), strict=True):
+                entity = int(judged.lists.candidates[at])
+                if entity in found:
+                    all_sources = (Source(name, float(share[i])) for name, share in shares.items())
+                    sources = tuple(sorted(all_sources, key=lambda source: -abs(source.contribution)))
+                    judgement = float(judged.confidence[at]), sources, basis_of(sources)
+                    rank, chance = len(answers) + 1, float(judged.rank_score[at])
+                    label = self._entity(entity)
+                    answers.append((entity, Answer(rank, label, chance, False, *found[entity], *judgement)))
+            yield answers
 
-    def _paths_to(self, query: Query, answers: Sequence[int], decoding: DecodingOptions) -> dict[int, PathsTo]:
-        """Known paths to the answers; where there are none, paths with one inferred edge.
+    def _paths_to(
+        self, queries: Ids, answers: Sequence[Sequence[int]], decoding: DecodingOptions
+    ) -> list[dict[int, PathsTo]]:
+        """Known paths to the answers of each question; where there are none, paths with one inferred edge.
 
         If there are none either, the queried edge itself is shown, unless only known edges are allowed. Without a
         model, nothing is inferred.
         """
+        asked: list[Query] = [(head, relation) for head, relation in queries.tolist()]
         if self.has_model:
-            found = self._reached(query, connect(self.trained, self._closed_rules, query, answers, decoding))
-            bare = [answer for answer in answers if answer not in found]
-            found |= self._reached(query, complete(self.trained, query, bare, decoding))
+            found = self._reached(asked, connect(self.trained, self._closed_rules, queries, answers, decoding))
+            bare = [[one for one in own if one not in known] for own, known in zip(answers, found, strict=True)]
+            if any(bare):
+                further = self._reached(asked, complete(self.trained, queries, bare, decoding))
+                found = [known | more for known, more in zip(found, further, strict=True)]
         else:
-            found = self._known_paths(query, answers, decoding.hops)
+            found = [
+                self._known_paths(query, own, decoding.hops) for query, own in zip(asked, answers, strict=True)
+            ]
         if not decoding.constraint:
-            for entity in answers:
-                found.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
+            for query, own, known in zip(asked, answers, found, strict=True):
+                for entity in own:
+                    known.setdefault(entity, (self._bare_edge(query, entity), (), 0, 1.0))
         return found
 
-    def _reached(self, query: Query, ranked: PathRanking | None) -> dict[int, PathsTo]:
-        """The paths of one question's ranking by their answers."""
-        answers = enumerate([] if ranked is None else ranked.entity.tolist())
-        return {entity: self._paths(query, ranked, i) for i, entity in answers if ranked}
+    def _reached(self, queries: Sequence[Query], ranked: PathRanking) -> list[dict[int, PathsTo]]:
+        """The paths of each question by their answers."""
+        own = ((query, range(*ranked.rows(i).indices(len(ranked.entity)))) for i, query in enumerate(queries))
+        return [{int(ranked.entity[i]): self._paths(query, ranked, i) for i in rows} for query, rows in own]
 
     def _known_paths(self, query: Query, answers: Sequence[int], hops: int) -> dict[int, PathsTo]:
         """Paths of known edges to the answers: those along the most confident rules first, then the shortest."""

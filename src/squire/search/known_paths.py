@@ -28,19 +28,22 @@ from squire.search.trained import LoadedRun, TrainedModel
 
 PATHS_PER_ANSWER = 8
 NEIGHBOURS, LINKS = 4, 3  # neighbours of an answer; relations tried to reach each of them
+MOST_EDGES = 10_000  # of an answer that are looked at
+
+
+Answers = Sequence[Sequence[int]]  # of each query
 
 
 def connect(
-    run: TrainedModel,
-    rules: ClosedIndex,
-    query: tuple[int, int],
-    answers: Sequence[int],
-    decoding: DecodingOptions,
-) -> PathRanking | None:
-    """Paths of known edges to these answers; None if there are none."""
-    paths = _sampled(run, rules, query, answers, decoding.hops)
-    tokens = np.stack([paths.relations, paths.entities], axis=2).reshape(len(paths), -1)
-    return _judged(run, query, tokens[paths.source != EDGE], decoding)
+    run: TrainedModel, rules: ClosedIndex, queries: Ids, answers: Answers, decoding: DecodingOptions
+) -> PathRanking:
+    """Paths of known edges to the answers of each query.  queries: (query, 2)"""
+    parts = []
+    for query, own in zip(queries.tolist(), answers, strict=True):
+        paths = _sampled(run, rules, query, own, decoding.hops)
+        tokens = np.stack([paths.relations, paths.entities], axis=2).reshape(len(paths), 2 * decoding.hops)
+        parts.append(tokens[paths.source != EDGE])
+    return _judged(run, queries, parts, decoding)
 
 
 def known_paths(
@@ -63,29 +66,30 @@ def _sampled(
     )
 
 
-def complete(
-    run: TrainedModel, query: tuple[int, int], answers: Sequence[int], decoding: DecodingOptions
-) -> PathRanking | None:
-    """Paths of two hops to these answers, the first inferred and the second known; None if there are none.
+def complete(run: TrainedModel, queries: Ids, answers: Answers, decoding: DecodingOptions) -> PathRanking:
+    """Paths of two hops to the answers of each query, the first hop inferred and the second known.
 
     The first hop leads to one of the answer's neighbours of highest degree, by a relation that already leads there
     from elsewhere, preferably one that the head has.
     """
-    if decoding.hops < 2:
-        return None
-    head, facts = query[0], run.facts
-    paths = []
+    parts = []
+    for head, own in zip(queries[:, 0].tolist(), answers, strict=True):
+        paths = list(_with_one_inferred(run.facts, head, own)) if decoding.hops > 1 else []
+        tokens = np.full((len(paths), 2 * decoding.hops), -1)
+        tokens[:, :4] = np.array(paths).reshape(-1, 4)[:, : tokens.shape[1]]
+        parts.append(tokens)
+    return _judged(run, queries, parts, decoding)
+
+
+def _with_one_inferred(facts: Adjacency, head: int, answers: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Relation, neighbour, relation, answer."""
     for answer in answers:
-        near = np.setdiff1d(facts.edges(answer)[1], [head, answer])
+        near = np.setdiff1d(facts.edges(answer)[1][:MOST_EDGES], [head, answer])
         degree = facts.offsets[near + 1] - facts.offsets[near]
         for neighbour in near[np.lexsort((near, -degree))][:NEIGHBOURS].tolist():
             known = facts.relations_between(neighbour, answer).tolist()
-            paths += [
-                (first, neighbour, last, answer) for first in _links(facts, head, neighbour) for last in known
-            ]
-    tokens = np.full((len(paths), 2 * decoding.hops), -1)
-    tokens[:, :4] = np.array(paths).reshape(-1, 4)
-    return _judged(run, query, tokens, decoding)
+            for first in _links(facts, head, neighbour):
+                yield from ((first, neighbour, last, answer) for last in known)
 
 
 def _links(facts: Adjacency, head: int, goal: int) -> list[int]:
@@ -98,24 +102,26 @@ def _links(facts: Adjacency, head: int, goal: int) -> list[int]:
 
 
 def _judged(
-    run: TrainedModel, query: tuple[int, int], paths: Ids | Offsets, decoding: DecodingOptions
-) -> PathRanking | None:
-    """The allowed ones of these paths, with their probabilities.  paths: (path, 2 · hops)"""
+    run: TrainedModel, queries: Ids, parts: Sequence[Ids] | Sequence[Offsets], decoding: DecodingOptions
+) -> PathRanking:
+    """The allowed ones of these paths, with their probabilities.  parts: (path, 2 · hops) of each query"""
+    query = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    paths = np.concatenate(parts, dtype=np.int64)
     if decoding.constraint and len(paths):
-        paths = paths[_is_allowed(query[0], paths, decoding.constraint)]
-    if not len(paths):
-        return None
-    found = score_paths(run.decoder, query, paths, decoding.guidance)
-    return rank_answers(found, torch.tensor([query[1]], device=run.device), replace(decoding, aggregate="sum"))
+        allowed = _is_allowed(queries[query, 0], paths, decoding.constraint)
+        query, paths = query[allowed], paths[allowed]
+    found = score_paths(run.decoder, queries, query, paths, decoding.guidance)
+    relations = torch.from_numpy(queries[:, 1].astype(np.int64)).to(run.device)
+    return rank_answers(found, relations, replace(decoding, aggregate="sum"))
 
 
-def _is_allowed(head: int, paths: Ids | Offsets, constraint: SearchEdges) -> npt.NDArray[np.bool_]:
-    """Whether all edges of a path are among those of the constraint.  (path, 2 · hops) -> (path)"""
-    edges = np.stack(edges_of(np.full(len(paths), head), paths.astype(np.int64)), axis=2)  # (path, hop, 3)
+def _is_allowed(heads: Ids, paths: Ids | Offsets, constraint: SearchEdges) -> npt.NDArray[np.bool_]:
+    """Whether all edges of a path are among those of the constraint.  (path), (path, 2 · hops) -> (path)"""
+    edges = np.stack(edges_of(heads.astype(np.int64), paths.astype(np.int64)), axis=2)  # (path, hop, 3)
     there = edges[..., 1] >= 0
-    heads, relations, tails = torch.from_numpy(edges[there]).to(constraint.tails.device).unbind(1)
-    row, allowed = constraint.entities(heads, relations)
-    is_known = np.zeros(len(heads), bool)
+    starts, relations, tails = torch.from_numpy(edges[there]).to(constraint.tails.device).unbind(1)
+    row, allowed = constraint.entities(starts, relations)
+    is_known = np.zeros(len(starts), bool)
     is_known[row[allowed == tails[row]].numpy(force=True)] = True
     out = np.ones(there.shape, bool)
     out[there] = is_known

@@ -13,19 +13,20 @@ from squire.search.options import Guidance
 
 @torch.no_grad()
 def score_paths(
-    decoder: Decoder, query: tuple[int, int], paths: Ids | Offsets, guidance: Guidance | None = None
+    decoder: Decoder,
+    queries: Ids,  # (query, 2): head and edge type
+    query: Offsets,  # (path): which one it belongs to
+    paths: Ids | Offsets,  # (path, 2 · hops): relation, entity, …, then −1
+    guidance: Guidance | None = None,
 ) -> FinishedPaths:
-    """Some paths of one query, as a search would have found them.
-
-    paths: (path, 2 · hops) relation, entity, …, then −1
-    """
-    tokens = torch.from_numpy(np.asarray(paths, np.int64)).to(decoder.device)
+    """Some paths, as a search would have found them."""
+    tokens, of = (torch.from_numpy(np.asarray(ids, np.int64)).to(decoder.device) for ids in (paths, query))
     hops = (tokens >= 0).sum(1) // 2
-    head, relation = (torch.tensor([part], device=decoder.device) for part in query)
+    heads, relations = torch.from_numpy(queries.astype(np.int64)).to(decoder.device).T
     log_probability = torch.zeros(len(tokens), tokens.shape[1] + 1, dtype=torch.float32, device=decoder.device)
-    follow = decoder.begin(head, relation)
-    node = torch.zeros_like(hops)  # (path): the node of its last token fed, among those of its level
-    end_of = head  # (node): the entity there
+    follow = decoder.begin(heads, relations)
+    node = of.clone()  # (path): the node of its last token fed, among those of its level
+    end_of = heads  # (node): the entity there
     left = torch.arange(len(tokens), device=decoder.device)  # paths that go on
     for hop in range(tokens.shape[1] // 2):
         left = left[hops[left] > hop]
@@ -42,7 +43,7 @@ def score_paths(
         node[left] = at
         ended = hops[left] == hop + 1
         log_probability[left[ended], 2 * hop + 2] = follow[at[ended], -1].float()
-    return FinishedPaths(torch.zeros_like(hops), tokens, hops, log_probability)
+    return FinishedPaths(of, tokens, hops, log_probability)
 
 
 def _step(node: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:

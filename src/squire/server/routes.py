@@ -19,7 +19,7 @@ from squire.server.models import Answers, FactCheck, Model, Options, __version__
 from squire.server.problems import Problem, as_json
 from squire.server.schemas import MAX_EDGES, MAX_LABEL, MAX_MATCHES, Annotator, Label
 
-CHUNK = 8  # questions of a batch that are decoded at once: between two chunks other requests have their turn
+CHUNK = 4  # questions of a batch that are decoded at once: between two chunks other requests have their turn
 Result = TypeVar("Result")
 
 

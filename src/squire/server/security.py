@@ -45,6 +45,7 @@ class Limits:
     header_seconds: float = 20.0  # until all headers have arrived
     keep_alive_seconds: int = 60  # between two requests on one connection
     queue: int = 256  # requests that wait for the model or are being answered
+    threads: int = 2  # that answer: large jobs leave one to all others
     connections: int = 1024
     shutdown_seconds: int = 30  # for running requests to finish
 
