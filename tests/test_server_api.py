@@ -208,7 +208,7 @@ def test_concurrent_requests_are_answered_together_and_as_if_alone() -> None:
             assert go.wait(60)
             return model.answer_all(queries, options)
 
-    app = create_app([Slow("family", model._reasoner)])
+    app = create_app([Slow("family", model._reasoner)], limits=Limits(threads=1))
     with running(app) as port, ThreadPoolExecutor(len(names)) as pool:
 
         def ask(name: str) -> Any:
