@@ -278,7 +278,7 @@ def test_who_leaves_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
 
     with (
         caplog.at_level(logging.INFO, "squire.server"),
-        client(Slow("family", model._reasoner)) as api,
+        client(Slow("family", model._reasoner), limits=Limits(threads=1)) as api,
         ThreadPoolExecutor(1) as pool,
     ):
         first = pool.submit(api.post, f"{HERE}/answer", json={"head": "ada", "relation": "likes"})

@@ -189,7 +189,7 @@ LONG, LONG_CONFIDENCE = 3, 0.1  # longer rules must be this reliable: same MRR, 
 OWN_TAILS = 50  # tails of h to which candidates are compared
 # Budgets of one query, so that a hub costs no more than another entity. Beyond them only every second, third …
 # edge is looked at, and counts twice, three times …
-EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS = 2000, 20_000, 200_000, 10_000
+EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS = 10_000, 20_000, 2_000_000, 10_000
 MIN_SUPPORT, MIN_CONSTANT_SUPPORT = MiningOptions.min_support, MiningOptions.constant_support
 
 

@@ -146,7 +146,7 @@ def _by_constants(
     """r(head,c) ← b(head,d): the rules whose body the head satisfies."""
     offsets, relations, tails = edges
     width, previous = len(offsets), -1  # the key of a body's entity is + 1, or 0 for any
-    skip = stride(offsets[head + 1] - offsets[head], budget // 256)  # a look-up takes longer than a step
+    skip = stride(offsets[head + 1] - offsets[head], max(budget // 64, 1000))  # look-ups take longer than steps
     for edge in range(offsets[head], offsets[head + 1], skip):
         b, d = int64(relations[edge]), tails[edge]
         if d == head:

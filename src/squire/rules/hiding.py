@@ -36,11 +36,16 @@ class HideableSupport:
         and how many of them are facts by the same share, so the confidence stays the same.
         """
         rules, options = self.rules, self.options
-        support = rules.support - self.of(hidden, progress)
-        confidence = support / np.maximum(rules.body_count, 1)
+        left = replace(rules, support=rules.support - self.of(hidden, progress))
         least = np.where(rules.is_closed, options.min_support, options.constant_support)
         least_confidence = np.where(rules.is_closed, options.min_confidence, options.constant_confidence)
-        return replace(rules, support=support).take((support >= least) & (confidence >= least_confidence))
+        found = (left.support >= least) & (left.confidence >= least_confidence)
+        constant = ~rules.is_closed
+        if np.count_nonzero(constant) == options.max_constants:
+            # Only the best were kept. Those that would not have been among them must go: otherwise a hidden fact
+            # would be predicted by rules that are there because of it.
+            found &= rules.is_closed | (left.smoothed_confidence >= rules.smoothed_confidence[constant].min())
+        return left.take(found)
 
     def of(self, facts: Ids, progress: Progress | None = None) -> Offsets:
         """How many of the facts each rule predicts.  facts: (triple, 3); result: (rule)"""

@@ -1,0 +1,106 @@
+"""A hub costs no more than its budget: what is beyond is a sample, and nothing hangs or breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import make_graph
+from test_mine import random_graph
+
+import squire
+from squire.graph.adjacency import Adjacency
+from squire.graph.graph import Graph
+from squire.ranking import features
+from squire.ranking.features import CandidateFeatures
+from squire.ranking.fusion import FusionOptions, fit_fusion
+from squire.ranking.networks import NetworkOptions
+from squire.rules import application
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
+
+ENTITIES, RELATIONS = 600, 4
+
+
+def hub_graph() -> Graph:
+    """One entity is linked to all others by every relation; the others have a few edges."""
+    rng = np.random.default_rng(0)
+    facts = [(f"e{i}", f"r{r}", "hub") for i in range(ENTITIES) for r in range(RELATIONS)]
+    facts += [
+        (f"e{h}", f"r{r}", f"e{t}")
+        for h, r, t in zip(*rng.integers(0, [[ENTITIES], [RELATIONS], [ENTITIES]], (3, 900)), strict=True)
+    ]
+    facts = sorted(set(facts))
+    held_out = [facts[i] for i in rng.choice(len(facts), 60, replace=False)]
+    return make_graph({"train": set(facts) - set(held_out), "valid": held_out[:30], "test": held_out[30:]})
+
+
+def test_a_hub_is_mined_fused_and_asked_about(tmp_path: Path) -> None:
+    graph = hub_graph()
+    run = squire.train(graph, tmp_path / "run", model=False, progress=False)
+    for question in (("hub", None), ("e1", None)):
+        for relation in ("r0", "r3"):
+            found = run.answer(question[0], relation, k=5)
+            assert all(np.isfinite(answer.confidence or 0) for answer in found)
+    assert run.answer(None, "r1", "hub", k=5).num_facts > 500
+    assert run.check("e1", "r1", "hub").is_fact
+
+
+def test_rules_look_at_a_sample_beyond_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = hub_graph().train
+    hub = int(np.argmax(np.diff(train.offsets)))
+    engine = RuleEngine(mine_rules(train, MiningOptions(length=2)).rules, train)
+    queries = np.array([[hub, relation] for relation in range(2 * RELATIONS)], np.int32)
+    every = engine.answer(queries)
+    monkeypatch.setattr(application, "BUDGET", 100)  # each rule still may take 1,000 steps
+    some = engine.answer(queries)
+    assert len(some.answers) <= len(every.answers)
+    for query in range(len(queries)):
+        assert set(some.answers[some.rows(query)]) <= set(every.answers[every.rows(query)])
+
+
+def test_features_within_the_budget_are_exact_and_beyond_it_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = random_graph(300, 3, 6000)
+    rules = mine_rules(train, MiningOptions(length=1)).rules
+    queries = train.triples[::200, :2].copy()
+    exact = CandidateFeatures(train, rules).describe(queries)
+    monkeypatch.setattr(features, "STEPS", 10**9)
+    monkeypatch.setattr(features, "EDGES", 10**9)
+    same = CandidateFeatures(train, rules).describe(queries)
+    assert np.array_equal(exact.features, same.features)
+    monkeypatch.setattr(features, "STEPS", 1500)
+    monkeypatch.setattr(features, "EDGES", 60)
+    sampled = CandidateFeatures(train, rules).describe(queries)
+    assert np.all(np.isfinite(sampled.features))
+    assert not np.array_equal(sampled.offsets, exact.offsets) or not np.array_equal(
+        sampled.features, exact.features
+    )
+    # The votes of a sample have the same expected sum.
+    vote = features.COLUMN["vote"]
+    totals = [
+        np.array([part.features[part.rows(i), vote].sum() for i in range(len(part))]) for part in (exact, sampled)
+    ]
+    asked = totals[0] > 0
+    assert np.sum(totals[1][asked]) == pytest.approx(np.sum(totals[0][asked]), rel=0.15)
+
+
+def test_a_time_limit_is_kept_and_gives_a_fusion() -> None:
+    graph = hub_graph()
+    mined = mine_rules(graph.train, MiningOptions(minutes=1e-4))
+    assert not mined.complete
+    assert not mined.interrupted
+    small = NetworkOptions(width=8, epochs=1, batch_size=64)
+    limited = fit_fusion(graph, FusionOptions(minutes=0.02, ranker=small))
+    unlimited = fit_fusion(graph, FusionOptions(ranker=small))
+    assert limited.info.queries < unlimited.info.queries
+    (judged,) = limited.rank(graph.test[:3, :2])
+    assert len(judged.scores)
+
+
+def test_more_time_than_needed_changes_nothing() -> None:
+    adjacency: Adjacency = random_graph(60, 4, 500)
+    plain, timed = (mine_rules(adjacency, replace(MiningOptions(), minutes=minutes)) for minutes in (None, 60.0))
+    assert timed.complete
+    assert np.array_equal(plain.rules.support, timed.rules.support)
