@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,16 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
                 yield result
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def one_ahead(items: Iterator[Result]) -> Iterator[Result]:
+    """The same items; while one is used, a thread makes the next."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        upcoming = pool.submit(next, items, end)
+        while (item := upcoming.result()) is not end:
+            upcoming = pool.submit(next, items, end)
+            yield cast("Result", item)
 
 
 def run_chunks(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from squire.core.parallel import in_order, thread_count
 from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
@@ -80,11 +81,18 @@ class ConfidenceFit:
 
         questions: with a hidden answer, and as many without.
         """
-        parts = []
-        for number, fold in enumerate(folds):
+        threads, most = thread_count(self.threads), max(questions // len(folds), 1)
+        at_once = threads if len(folds) >= 2 * threads else 1  # folds, or else blocks of a fold, side by side
+
+        def of_fold(number: int) -> Examples:
+            fold = folds[number]
             shares = self.shares.hidden(fold.hidden)
-            parts.append(self._examples(fold, shares, max(questions // len(folds), 1), self.seed + number))
-            progress("ordinary questions", number + 1, len(folds))
+            return self._examples(fold, shares, most, self.seed + number, threads // at_once)
+
+        parts = []
+        for part in in_order(of_fold, len(folds), at_once):
+            parts.append(part)
+            progress("ordinary questions", len(parts), len(folds))
         table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
         stage = partial(progress, "fitting the confidence")
         examples = Examples.join(parts)
@@ -98,13 +106,14 @@ class ConfidenceFit:
         shares: tuple[Floats, Floats],  # l and u, (relation) each
         most: int,
         seed: int,
+        threads: int,
     ) -> Examples:
         """Questions with a hidden answer and others, weighted such that they stand for all ordinary questions."""
         rng = np.random.default_rng([seed, 23])
         queries, weights = _questions(fold.features.adjacency, fold.hidden, most, seed, rng)
         valid, train, parts = self.graph.known("valid"), self.graph.train, []
         first = 0
-        for part in fold.features.stream(queries, self.threads):
+        for part in fold.features.stream(queries, threads):
             lists = part.without(valid)
             scores = self.ranker.scores(lists.features, lists.queries[lists.query, 1])
             kept, stands_for = _chosen(lists, scores, rng)

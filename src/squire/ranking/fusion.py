@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import thread_count
+from squire.core.parallel import one_ahead, thread_count
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -224,11 +224,16 @@ def fit_fusion(
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
     support = HideableSupport(features.rules, graph.train, mining)
-    folds = (
+    folds: Iterator[HiddenFold] = (
         _hidden_fold(features, support, remaining, hidden, stage)
         for remaining, hidden in hide(graph.train, options.folds, seed, unlinked)
     )
-    training = _training_lists(graph, folds, seed, mining.threads, stage, int(effort * TRAINING_QUERIES))
+    most = int(effort * TRAINING_QUERIES)
+    if (
+        thread_count(mining.threads) > 1 and 2 * len(graph.train.triples) < most * options.folds
+    ):  # one is not enough
+        folds = one_ahead(folds)
+    training = _training_lists(graph, folds, seed, mining.threads, stage, most)
     ranker = fit_ranker(
         training.lists, training.right, features.table, 2 * graph.num_relations, seed, options.ranker,
         lambda done, total: stage("fitting the ranker", done, total), mining.threads,
