@@ -135,7 +135,7 @@ def train(
 
     recipe: a name, a TOML file, or "auto" to choose by the graph's size.
     settings: changes to the recipe, as {"train.epochs": 5}.
-    minutes: time limit for training the model; `resume=True` continues later.
+    minutes: time limit for training the model; `resume=True` continues later. Without a model, for the fusion.
     fuse, model: leave out the fusion, or the model.
     holdout: the share of a single file that is set aside for validation, and as much for testing; 0.05 by default.
     Answers know these facts, too. With 0 nothing is set aside, and there is nothing to evaluate on.
@@ -150,9 +150,8 @@ def train(
     from squire.training.pipeline import TrainingOptions, existing_run, new_run, train_run
 
     folder, overrides = Path(folder), _overrides(settings)
-    options = TrainingOptions(
-        rules.rules if rules else None, minutes, device, fuse, model, progress, FusionOptions(missing=missing)
-    )
+    fusion = FusionOptions(missing=missing, minutes=None if model else minutes)
+    options = TrainingOptions(rules.rules if rules else None, minutes, device, fuse, model, progress, fusion)
     if resume and (overrides or recipe != "auto" or rules or holdout is not None):
         raise SettingError("resume=True: the run keeps its recipe, settings, rules and splits. Leave them out.")
     if graph is None and not resume:

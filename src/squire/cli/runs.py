@@ -37,7 +37,10 @@ def train(
         list[str] | None, typer.Option("--set", help="Change the recipe, e.g. train.epochs=3. Repeatable.")
     ] = None,
     rules: Annotated[Path | None, typer.Option(help="A rule file; by default rules are mined.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Time limit for training the model.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Time limit for training the model; with --no-model, for fitting the fusion."),
+    ] = None,
     device: DeviceOption = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     fuse: Annotated[
