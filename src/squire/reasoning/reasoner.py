@@ -429,8 +429,8 @@ class Reasoner:
         rules, rule = self.run.rules, self._rules.follows(relation, path)
         if rule is None:
             return None
-        text = readable(rules, rule, self.labels)
-        return FollowedRule(text, float(rules.confidence[rule]), int(rules.support[rule]))
+        text, support = readable(rules, rule, self.labels), int(rules.support[rule])
+        return FollowedRule(text, support / max(int(rules.body_count[rule]), 1), support)
 
     def _entity(self, number: int) -> str:
         return self.labels.entity(number)
