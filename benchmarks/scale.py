@@ -34,7 +34,7 @@ from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import NONE, Rules
 
 HOME = Path(__file__).resolve().parents[1]
-# Facts, entities, relations, edges of the largest hub. So few entities have most facts twice: about 5,500 are left.
+# Facts, entities, relations, edges of the largest hub. With few entities many are made twice: 5,566 facts remain.
 MADE = {"umls-like": (20_000, 135, 46, 0), "million": (1_000_000, 100_000, 50, 60_000)}
 LARGE = {"ten million": (10_000_000, 1_000_000, 300, 500_000)}
 TARGETS = {

@@ -64,7 +64,14 @@ def evidence_table() -> str:
         paths, fused = run["paths"], run["fused"]
         mrr = [figure(row(paths, graph, method)["mrr"]) for method in ("paths", "frequency")]
         minutes = f"{run['commands'][0]['seconds'] / 60:.0f} min"
-        cells = [graph, f"`{paths['recipe']['name']}`", minutes, shares(fused), *mrr, shares(paths)]
+        cells = [
+            graph,
+            f"`{paths['recipe']['name']}`",
+            minutes,
+            shares(fused),
+            *mrr,
+            shares(paths) if "evidence" in paths else "–",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from squire.core.files import replacing
-from squire.core.run_files import evaluation_file
+from squire.core.run_files import RECIPE, evaluation_file
 
 HOME = Path(__file__).resolve().parents[1]
-KEPT = ("step", "recipe", "rows", "evidence", "evidence_of", "reliability")  # not the rows of every relation
-OWN_RANKING = {"beam": 128, "sample": 1000}  # each question takes a search
+KEPT = ("rows", "evidence", "evidence_of", "reliability")  # not the rows of every relation
 
 
 def main() -> None:
@@ -47,14 +46,16 @@ def record(name: str, trained: list[float] | None) -> dict[str, Any]:
         resume = ["train", "--out", run, "--no-fuse", "--resume"]
         commands = [took(*(resume if (HOME / run).exists() else train))]
     commands.append(took("fuse", run))
-    content: dict[str, Any] = {"commands": commands, "cores": os.cpu_count()}
-    for ranking, changes in (("fused", {}), ("paths", OWN_RANKING)):
-        options = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
-        commands.append(took("evaluate", run, "--ranking", ranking, *options))
-        file = evaluation_file(HOME / run, ranking, "test", **changes)
-        found = json.loads(file.read_text(encoding="utf-8"))
-        content[ranking] = {key: found[key] for key in KEPT if key in found}
-    return content
+    commands.append(took("evaluate", run))
+    found = json.loads(evaluation_file(HOME / run, "fused", "test").read_text(encoding="utf-8"))
+    recipe = json.loads((HOME / run / RECIPE).read_text(encoding="utf-8"))
+    rows = [row for row in found["rows"] if "method:fused" not in row["signature"]]
+    return {
+        "commands": commands,
+        "cores": os.cpu_count(),
+        "fused": {key: found[key] for key in KEPT if key in found},
+        "paths": {"recipe": recipe, "rows": rows},
+    }
 
 
 def took(*arguments: str) -> dict[str, Any]:
