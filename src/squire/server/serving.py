@@ -38,13 +38,12 @@ def serve(
     # Imported late: fastapi and uvicorn are an extra, and torch takes a second to import.
     import torch
 
-    from squire.core.parallel import thread_count
     from squire.server import app
     from squire.server.models import Model
     from squire.server.security import AccessPolicy, Limits
 
     policy, limits, named = AccessPolicy.for_host(host, allow_host, token), Limits(), named_runs(runs)
-    torch.set_num_threads(max(1, thread_count(None) // limits.threads))
+    torch.set_num_threads(max(1, torch.get_num_threads() // limits.threads))
     with closing(app.listen(host, port)) as listening:  # fails before the models are loaded
         service = app.create_app([Model.load(name, run) for name, run in named.items()], policy, limits)
         address = app.address_of(host, listening)
