@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_mine import random_graph
 
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
@@ -159,3 +160,13 @@ def test_streaming_gives_the_same_answers_in_order(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(whole.answers, np.concatenate([part.answers for part in parts]))
     assert np.array_equal(whole.rules, np.concatenate([part.rules for part in parts]))
     assert sum(len(part) for part in parts) == len(queries)
+
+
+def test_a_query_that_is_repeated_has_the_same_answers() -> None:
+    adjacency = random_graph(60, 4, 500)
+    engine = RuleEngine(mine_rules(adjacency).rules, adjacency)
+    once = engine.answer(np.array([[0, 1], [3, 2]], np.int32))
+    often = engine.answer(np.array([[0, 1], [0, 1], [3, 2], [3, 2], [0, 1]], np.int32))
+    for number, same in enumerate((0, 0, 1, 1, 0)):
+        assert np.array_equal(often.answers[often.rows(number)], once.answers[once.rows(same)])
+        assert np.array_equal(often.rules[often.rows(number)], once.rules[once.rows(same)])

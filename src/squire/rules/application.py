@@ -67,8 +67,12 @@ class RuleEngine:
         shape = (n, self.best)
         found = kernels.FoundAnswers(np.empty(n, np.int32), np.empty(shape, np.int32), np.empty(shape))
         parts = [tuple(array[:0] for array in found)]
-        token = 0
+        token, previous = 0, None
         for head, relation in queries.tolist():
+            if (head, relation) == previous:  # hubs are asked about many times
+                parts.append(parts[-1])
+                continue
+            previous = head, relation
             count, token = kernels.apply_query(
                 head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token, BUDGET,
                 found,
