@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gemm import AUTHORS_GEMM_GFLOPS, gemm_gflops
+from gemm import gemm_gflops
 from made_graph import make_graph
 from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
 
@@ -172,7 +172,6 @@ def record(rows: dict[str, Figures], peak: float) -> None:
     from matplotlib import pyplot
 
     content = {"command": "python benchmarks/scale.py --record", "gemm_gflops": round(peak), "graphs": rows}
-    content |= {"scaled_to_gflops": AUTHORS_GEMM_GFLOPS}
     (HOME / "results" / "scale.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     order = sorted(rows.values(), key=lambda row: row["facts"])
     figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")

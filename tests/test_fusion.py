@@ -26,7 +26,7 @@ from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, a
 from squire.ranking.fusion import Fusion, FusionOptions, _hidden_fold, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
 from squire.ranking.networks import NetworkOptions, fit_ranker
-from squire.rules.hiding import HideableSupport
+from squire.rules.hiding import RuleSupport
 from squire.rules.mining import Mined, MiningOptions, mine_rules
 
 SMALL = NetworkOptions(width=8, epochs=3, batch_size=16)
@@ -131,7 +131,7 @@ def test_rules_are_mined_once_and_those_of_a_fold_lack_the_support_of_its_hidden
     fusion = fit_fusion(graph, replace(OPTIONS, folds=3))
     assert mined == [graph.train]
     assert len(folds) == 3
-    support = HideableSupport(fusion.features.rules, graph.train, OPTIONS.mining)
+    support = RuleSupport(fusion.features.rules, graph.train, OPTIONS.mining)
     for fold in folds:
         assert not fold.features.adjacency.contains_each(*fold.hidden.T).any()
         expected = support.without(fold.hidden)

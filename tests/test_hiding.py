@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_mine import EVERYTHING, adjacency_of, closed_counts, constant_counts, random_graph, small_graphs
 
-from squire.rules.hiding import HideableSupport
+from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 
 
@@ -19,7 +19,7 @@ def test_each_rule_loses_the_hidden_facts_that_it_predicts(
 ) -> None:
     hidden = data.draw(st.sets(st.sampled_from(sorted(triples)), min_size=1))
     adjacency, edges = adjacency_of(triples), naive_rules.edges_of(triples, 3)
-    support = HideableSupport(mine_rules(adjacency, EVERYTHING).rules, adjacency, EVERYTHING)
+    support = RuleSupport(mine_rules(adjacency, EVERYTHING).rules, adjacency, EVERYTHING)
     left = support.without(np.array(sorted(hidden), np.int32))
 
     expected = {}
@@ -42,7 +42,7 @@ def test_rules_below_the_thresholds_are_gone() -> None:
     adjacency, options = random_graph(60, 4, 500), MiningOptions(min_support=3, constant_support=4)
     rules = mine_rules(adjacency, options).rules
     hidden = adjacency.triples[::7]
-    left = HideableSupport(rules, adjacency, options).without(hidden)
+    left = RuleSupport(rules, adjacency, options).without(hidden)
     assert 0 < len(left) < len(rules)
     assert left.support[left.is_closed].min() >= 3
     assert left.support[~left.is_closed].min() >= 4
@@ -52,6 +52,6 @@ def test_rules_below_the_thresholds_are_gone() -> None:
 def test_hiding_nothing_changes_nothing() -> None:
     adjacency, options = random_graph(60, 4, 500), MiningOptions()
     rules = mine_rules(adjacency, options).rules
-    same = HideableSupport(rules, adjacency, options).without(np.empty((0, 3), np.int32))
+    same = RuleSupport(rules, adjacency, options).without(np.empty((0, 3), np.int32))
     assert closed_counts(same) == closed_counts(rules)
     assert constant_counts(same) == constant_counts(rules)

@@ -39,7 +39,7 @@ from squire.ranking.index import name_words, no_words
 from squire.ranking.model_features import TABLE, EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import ModelPool, fit_pool
-from squire.rules.hiding import HideableSupport
+from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
 from squire.search.trained import TrainedModel
@@ -223,7 +223,7 @@ def fit_fusion(
     features = CandidateFeatures(graph.train, _mine(graph.train, mining, stage), unlinked, words)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
-    support = HideableSupport(features.rules, graph.train, mining)
+    support = RuleSupport(features.rules, graph.train, mining)
     folds: Iterator[HiddenFold] = (
         _hidden_fold(features, support, remaining, hidden, stage)
         for remaining, hidden in hide(graph.train, options.folds, seed, unlinked)
@@ -274,7 +274,7 @@ def add_model(fusion: Fusion, run: TrainedModel, progress: Stage | None = None) 
     """Give the run's model a say, as far as facts that were held back from it show that it deserves one."""
     graph, seed, stage = run.graph, run.recipe.train.seed, progress or (lambda name, done, total: None)
     remaining, hidden = held_back(graph, seed)
-    support = HideableSupport(fusion.features.rules, graph.train, MiningOptions(**fusion.info.mining))
+    support = RuleSupport(fusion.features.rules, graph.train, MiningOptions(**fusion.info.mining))
     fold = _hidden_fold(fusion.features, support, remaining, hidden, stage)
     found = _training_lists(graph, [fold], seed, None, stage, POOL_QUERIES)
     scorer, lists = EdgeScorer(run), found.lists
@@ -298,7 +298,7 @@ def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:
 
 
 def _hidden_fold(
-    features: CandidateFeatures, support: HideableSupport, remaining: Adjacency, hidden: Ids, stage: Stage
+    features: CandidateFeatures, support: RuleSupport, remaining: Adjacency, hidden: Ids, stage: Stage
 ) -> HiddenFold:
     """What a graph looks like without hidden facts.  features, support: of the whole graph"""
     rules = support.without(hidden, lambda name, done, total: stage("hiding facts", done, total))

@@ -37,7 +37,7 @@ def inverse(edge_type: int, num_relations: int) -> int:
 
 @inner_kernel
 def stride(count: int, most: int) -> int:
-    """Of `count` items every so manieth is looked at, such that they are at most `most`."""
+    """The step at which `count` items are visited so that at most `most` of them are."""
     return (count + most - 1) // most if count > most else 1
 
 

@@ -15,8 +15,8 @@ from squire.rules.mining import MiningOptions, Progress, Work, body_keys, find_s
 from squire.rules.rules import Rules
 
 
-class HideableSupport:
-    """Rules, and the graph from which they were mined with these options."""
+class RuleSupport:
+    """Which facts support which rules, given the graph from which they were mined and the options."""
 
     def __init__(self, rules: Rules, adjacency: Adjacency, options: MiningOptions) -> None:
         self.rules, self.adjacency, self.options = rules, adjacency, options

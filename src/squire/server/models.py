@@ -1,6 +1,6 @@
 """A trained run as the service sees it: answers, suggestions, the model card, annotation.
 
-Methods that decode must be called from the decoding thread only (`batching`); all others read constant data.
+Methods that decode are called from the decoding threads (`batching`), several at once; the data is constant.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Model:
         nearest = [self._labels.shorten(index[match.id]) for match in search.find(label, NEAREST)]
         raise UnknownName(index.kind, label, nearest)
 
-    # ---------------------------------------------------------------------------- in the decoding thread only
+    # ---------------------------------------------------------------------------- in the decoding threads
 
     def answer_all(self, queries: Sequence[Query], options: Options) -> list[bytes]:
         """The answers to each question as JSON, equal to the output of `squire answer --json`."""

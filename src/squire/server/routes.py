@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class Service:
-    """The models by name, and the thread that decodes for them."""
+    """The models by name, and the threads that decode for them."""
 
     batcher: Batcher  # while the application runs
 
@@ -41,7 +41,7 @@ class Service:
         return self.batcher.submit(work, queries, (model.name, options), wait=wait)
 
     async def decode(self, request: Request, work: Callable[[], bytes]) -> Response:
-        """Runs any other work in the decoding thread."""
+        """Runs any other work in a decoding thread."""
         done = await while_connected(request, self.batcher.submit(lambda _: [work()], [None]))
         return _json(done.results[0])
 
