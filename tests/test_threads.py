@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
-from squire.core.parallel import in_order
+from squire.core.parallel import as_done, in_order, one_ahead
 
 
 def test_results_come_in_the_order_of_their_numbers_and_few_are_made_ahead() -> None:
@@ -31,3 +34,34 @@ def test_what_a_task_raises_is_raised_to_the_listener() -> None:
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="three"):
         next(results)
+
+
+def test_closing_tells_long_tasks_to_stop_before_they_are_waited_for() -> None:
+    stopped, gave_up = threading.Event(), threading.Event()
+
+    def task(i: int) -> int:
+        if i and not stopped.wait(30):
+            gave_up.set()
+        return i
+
+    results = as_done(task, 2, 2, stopped)
+    assert next(results) == (0, 0)
+    results.close()  # type: ignore[attr-defined]
+    assert not gave_up.is_set()
+
+
+def test_one_item_is_made_ahead() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for i in range(5):
+            made.append(i)
+            yield i
+
+    ahead = one_ahead(items())
+    assert next(ahead) == 0
+    assert list(ahead) == [1, 2, 3, 4]
+    assert made == [0, 1, 2, 3, 4]
+    few = one_ahead(iter(range(9)))
+    assert [next(few), next(few)] == [0, 1]
+    few.close()  # type: ignore[attr-defined]

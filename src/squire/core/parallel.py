@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TypeVar, cast
@@ -26,10 +27,13 @@ def thread_count(threads: int | None) -> int:
     return threads
 
 
-def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator[tuple[int, Result]]:
+def as_done(
+    task: Callable[[int], Result], count: int, threads: int, stopped: threading.Event | None = None
+) -> Iterator[tuple[int, Result]]:
     """The numbers and results of `task(0)` … `task(count - 1)`, in the order in which they finish.
 
-    Closing the iterator, as Ctrl-C does, cancels the tasks that have not started.
+    Closing the iterator, as Ctrl-C does, cancels the tasks that have not started. Those that run are waited for;
+    long ones should watch `stopped`, which is set then.
     """
     if min(threads, count) <= 1:  # a thread takes a millisecond to start
         yield from ((i, task(i)) for i in range(count))
@@ -43,6 +47,8 @@ def as_done(task: Callable[[int], Result], count: int, threads: int) -> Iterator
                     future.result(),
                 )  # popped to free memory: there may be millions of results
         finally:
+            if stopped:
+                stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 

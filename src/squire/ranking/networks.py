@@ -241,11 +241,8 @@ def fit_networks(
                 if progress:
                     progress(next(done), steps)
 
-    try:
-        for _ in as_done(fit, options.networks, thread_count(threads)):
-            pass
-    finally:
-        stopped.set()  # Ctrl-C must not wait for the others
+    for _ in as_done(fit, options.networks, thread_count(threads), stopped):
+        pass
     fitted.networks.extend(network.eval() for network in networks)
     return fitted
 
