@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from graphs import LabelTriple, make_graph
 
 from squire.core.run_files import FUSION
@@ -22,10 +23,10 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
 from squire.ranking.confidence_fit import HiddenFold
-from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent
-from squire.ranking.fusion import Fusion, FusionOptions, _hidden_fold, fit_fusion
+from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent, used_rules
+from squire.ranking.fusion import Fusion, FusionOptions, _hidden_fold, _some_wrong, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
-from squire.ranking.networks import NetworkOptions, fit_ranker
+from squire.ranking.networks import Network, NetworkOptions, Networks, _list_loss, fit_ranker
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import Mined, MiningOptions, mine_rules
 
@@ -59,10 +60,49 @@ def test_a_ranker_finds_the_column_that_tells_right_from_wrong() -> None:
     right = np.array([a + np.argmin(features[a:b, 1]) for a, b in pairwise(offsets.tolist())])
     table = (Feature("noise", "rules", ""), Feature("truth", "rules", "", log=True))
     lists = CandidateLists(np.zeros((200, 2), np.int32), offsets, np.arange(offsets[-1], dtype=np.int32), features)
-    ranker = fit_ranker(lists, right, table, 2, options=replace(SMALL, epochs=10))
+    ranker = fit_ranker(lists, right, np.ones(200), table, 2, options=replace(SMALL, epochs=10))
     scores = ranker.scores(features, np.zeros(len(features), np.int32))
     first = [a + np.argmax(scores[a:b]) for a, b in pairwise(offsets.tolist())]
     assert np.mean(first == right) > 0.9
+
+
+def _lists_of(sizes: list[int], columns: int) -> CandidateLists:
+    """Lists of this many candidates each, with random features; every query has head 0 and relation 0."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    features = np.random.default_rng(2).normal(size=(offsets[-1], columns)).astype(np.float32)
+    candidates = np.concatenate([np.arange(size) for size in sizes]).astype(np.int32)
+    return CandidateLists(np.zeros((len(sizes), 2), np.int32), offsets, candidates, features)
+
+
+def test_a_list_keeps_its_right_candidate_and_some_wrong_ones_that_stand_for_all() -> None:
+    lists = _lists_of([3, 40, 6, 200], 2)
+    facts = Adjacency.build(np.array([[0, 0, 2]], np.int32), 200, 1)  # candidate 2 is right in every list
+    some, stands_for = _some_wrong(lists, facts, 5, [0])
+    assert np.diff(some.offsets).tolist() == [3, 6, 6, 6]
+    assert len(some.facts(facts)) == 4
+    assert (np.diff(some.offsets) - 1) * stands_for == pytest.approx([2, 39, 5, 199])
+    repeated, _ = _some_wrong(lists, facts, 5, [0])
+    assert np.array_equal(repeated.candidates, some.candidates)
+    everything, ones = _some_wrong(lists, facts, None, [0])
+    assert everything is lists
+    assert np.all(ones == 1)
+
+
+def test_the_loss_is_the_cross_entropy_of_lists_in_which_wrong_candidates_are_repeated() -> None:
+    lists, right = _lists_of([4, 7, 2], 2), np.array([1, 4, 12])
+    torch.manual_seed(0)
+    table = (Feature("one", "rules", ""), Feature("two", "rules", ""))
+    network = Network(2, 2, SMALL).eval()
+    networks = Networks(table, torch.zeros(2), torch.ones(2), [network], SMALL)
+    times = np.array([3, 1, 2])
+    loss = _list_loss(networks, network, lists, right, np.log(times).astype(np.float32), np.array([2, 0, 1]))
+    scores = networks.scores(lists.features, np.zeros(13, np.int32))
+    expected = []
+    for i, answer in enumerate(right.tolist()):
+        own = scores[lists.rows(i)]
+        wrong = np.delete(own, answer - lists.offsets[i])
+        expected.append(np.log(np.exp(scores[answer]) + times[i] * np.exp(wrong).sum()) - scores[answer])
+    assert loss.item() == pytest.approx(np.mean(expected), abs=1e-3)
 
 
 def test_fusion_ranks_held_out_answers_better_than_frequency(fitted: tuple[Graph, Fusion]) -> None:
@@ -134,8 +174,9 @@ def test_rules_are_mined_once_and_those_of_a_fold_lack_the_support_of_its_hidden
     support = RuleSupport(fusion.features.rules, graph.train, OPTIONS.mining)
     for fold in folds:
         assert not fold.features.adjacency.contains_each(*fold.hidden.T).any()
-        expected = support.without(fold.hidden)
-        assert expected.support.sum() < fusion.features.rules.support.sum()
+        left = support.without(fold.hidden)
+        assert left.support.sum() < fusion.features.rules.support.sum()
+        expected = used_rules(left)
         assert np.array_equal(fold.features.rules.support, expected.support)
         assert np.array_equal(fold.features.rules.body, expected.body)
 

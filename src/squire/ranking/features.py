@@ -138,12 +138,16 @@ class CandidateLists:
         counts = np.bincount(self.query[keep], minlength=len(self))
         return CandidateLists(self.queries, offsets_from(counts), self.candidates[keep], self.features[keep])
 
+    def facts(self, adjacency: Adjacency) -> Offsets:
+        """The positions of the candidates that are facts.  (fact), ascending"""
+        head, relation = self.queries[self.query].T
+        return np.flatnonzero(adjacency.contains_each(head, relation, self.candidates))
+
     def without(self, facts: Adjacency) -> CandidateLists:
         """Without candidates that are facts; all queries stay."""
         if not facts.num_edges:
             return self
-        head, relation = self.queries[self.query].T
-        return self.take(np.flatnonzero(~facts.contains_each(head, relation, self.candidates)))
+        return self.take(np.delete(np.arange(len(self.candidates)), self.facts(facts)))
 
     def softmax(self, scores: Floats) -> Floats:
         """The softmax of scores within each list.  (candidate)"""
@@ -209,7 +213,7 @@ class CandidateFeatures:
     ) -> None:
         self.adjacency, self.rules, self.drop_linked = adjacency, rules, drop_linked
         # The subset of `rules` that the engine applies; its answers refer to their numbers.
-        self.used_rules = rules.take(_used(rules))
+        self.used_rules = used_rules(rules)
         self._engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
         self.words = no_words(adjacency.num_entities) if words is None else words
         self._index = build_index(adjacency, self.words)
@@ -273,14 +277,14 @@ def _without_own_support(answers: Candidates, queries: Ids, rules: Rules, hidden
     return replace(answers, rules=all_rules, smoothed_confidence=all_confidences)
 
 
-def _used(rules: Rules) -> npt.NDArray[np.bool_]:
-    """Which rules are applied.  (rule)"""
+def used_rules(rules: Rules) -> Rules:
+    """The rules that are applied."""
     used = rules.length < LONG
     long = np.flatnonzero(~used & (rules.smoothed_confidence >= LONG_CONFIDENCE))
     long = long[np.lexsort((-rules.smoothed_confidence[long], rules.head[long]))]
     first = np.searchsorted(rules.head[long], np.arange(rules.num_relations))
     used[long[np.arange(len(long)) - first[rules.head[long]] < MOST_LONG]] = True
-    return used
+    return rules if used.all() else rules.take(used)
 
 
 def _rule_kinds(rules: Rules) -> Offsets:

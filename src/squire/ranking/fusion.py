@@ -34,7 +34,7 @@ from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, falling,
 from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
 from squire.ranking.confidence_fit import QUESTIONS, ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
-from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features
+from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features, used_rules
 from squire.ranking.index import name_words, no_words
 from squire.ranking.model_features import TABLE, EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
@@ -49,6 +49,7 @@ Floats = npt.NDArray[np.float64]
 Stage = Callable[[str, int, int], None]  # name, done, total
 
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
+WRONG_CANDIDATES = 50  # of a query, for the ranker to learn from; all of them take more time and memory
 CALIBRATION_QUERIES = 10_000
 # With a time limit: mining's share of it, the questions that tell what one costs, what fitting takes for each (CPU
 # seconds, on NELL23K), and the least share of all questions that are asked however little time there is.
@@ -233,10 +234,10 @@ def fit_fusion(
         thread_count(mining.threads) > 1 and 2 * len(graph.train.triples) < most * options.folds
     ):  # one is not enough
         folds = one_ahead(folds)
-    training = _training_lists(graph, folds, seed, mining.threads, stage, most)
+    training = _training_lists(graph, folds, seed, mining.threads, stage, most, WRONG_CANDIDATES)
     ranker = fit_ranker(
-        training.lists, training.right, features.table, 2 * graph.num_relations, seed, options.ranker,
-        lambda done, total: stage("fitting the ranker", done, total), mining.threads,
+        training.lists, training.right, training.stands_for, features.table, 2 * graph.num_relations, seed,
+        options.ranker, lambda done, total: stage("fitting the ranker", done, total), mining.threads,
     )  # fmt: skip
     missing = missing_share(graph) if options.missing is None else options.missing
     fit = ConfidenceFit(
@@ -302,7 +303,8 @@ def _hidden_fold(
 ) -> HiddenFold:
     """What a graph looks like without hidden facts.  features, support: of the whole graph"""
     rules = support.without(hidden, lambda name, done, total: stage("hiding facts", done, total))
-    return HiddenFold(CandidateFeatures(remaining, rules, features.drop_linked, features.words), hidden)
+    used = used_rules(rules)  # the others need not stay in memory
+    return HiddenFold(CandidateFeatures(remaining, used, features.drop_linked, features.words), hidden)
 
 
 def _sample(rows: Ids, most: int, seed: int) -> Ids:
@@ -318,6 +320,7 @@ class _TrainingLists:
 
     lists: CandidateLists
     right: Offsets  # (list): position of the right answer among all candidates
+    stands_for: Floats  # (list): for how many each of its wrong candidates stands
     queries: int  # including those whose answer is not among the candidates
     folds: tuple[HiddenFold, ...]  # that were used
 
@@ -328,28 +331,40 @@ def _training_lists(
     seed: int,
     threads: int | None,
     stage: Stage,
-    most: int = TRAINING_QUERIES,
+    most: int,
+    wrong: int | None = None,  # candidates to keep of each list; None: all
 ) -> _TrainingLists:
     """Queries about hidden facts, one fold after the other until there are enough."""
-    parts: list[CandidateLists] = []
+    parts: list[tuple[CandidateLists, Floats]] = []
     num_queries, used = 0, []
-    for fold in folds:
+    for number, fold in enumerate(folds):
         queries = both_directions(_sample(fold.hidden, (most - num_queries) // 2, seed), graph.num_relations)
         queries = queries[np.lexsort((queries[:, 0], queries[:, 1]))]  # fastest by relation, then head
-        parts += _lists_with_answer(fold.features, queries, graph.train, threads, stage)
+        found = _lists_with_answer(fold.features, queries, graph.train, threads, stage)
+        parts += (_some_wrong(part, graph.train, wrong, [seed, number, i]) for i, part in enumerate(found))
         num_queries += len(queries)
         used.append(fold)
         if num_queries >= most:
             break
-    if not any(len(part) for part in parts):
+    if not any(len(part) for part, _ in parts):
         raise SettingError(
             f"{graph.name}: too small for a fusion, since no train fact can be hidden and found again. Use rules "
             "alone (`squire mine`)."
         )
-    lists = CandidateLists.join(parts)
-    head, relation = lists.queries[lists.query].T
-    right = np.flatnonzero(graph.train.contains_each(head, relation, lists.candidates))
-    return _TrainingLists(lists, right, num_queries, tuple(used))
+    lists, stands_for = CandidateLists.join([part for part, _ in parts]), np.concatenate([x for _, x in parts])
+    return _TrainingLists(lists, lists.facts(graph.train), stands_for, num_queries, tuple(used))
+
+
+def _some_wrong(
+    lists: CandidateLists, facts: Adjacency, most: int | None, seed: Sequence[int]
+) -> tuple[CandidateLists, Floats]:
+    """The right candidate of each list with at most so many wrong ones, and for how many each of these stands."""
+    wrong = np.diff(lists.offsets) - 1
+    if most is None or np.all(wrong <= most):
+        return lists, np.ones(len(lists))
+    draws = np.random.default_rng(seed).random(len(lists.candidates))
+    draws[lists.facts(facts)] = 1.0  # above all others
+    return lists.take(np.flatnonzero(lists.positions(draws) <= most)), np.maximum(wrong / most, 1.0)
 
 
 def _lists_with_answer(

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from squire.core.parallel import as_done, thread_count
 from squire.core.ragged import ranges
@@ -181,7 +180,8 @@ Loss = Callable[[Networks, Network, Offsets], Tensor]  # of some of the training
 
 def fit_ranker(
     lists: CandidateLists,
-    right: Offsets,  # (query): position of the right answer among all candidates
+    right: Offsets,  # (list): position of the right answer among all candidates
+    stands_for: Scores,  # (list): for how many each of its wrong candidates stands
     table: Sequence[Feature],
     num_edge_types: int,
     seed: int = 0,
@@ -192,8 +192,9 @@ def fit_ranker(
     """Train by the cross-entropy of a softmax over each list; deterministic for a seed."""
 
     def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
-        return _list_loss(networks, network, lists, right, chosen)
+        return _list_loss(networks, network, lists, right, log_weight, chosen)
 
+    log_weight = np.log(stands_for).astype(np.float32)
     options = options or NetworkOptions()
     return fit_networks(
         lists.features, len(lists), loss, table, num_edge_types, seed, options, progress, threads=threads
@@ -304,15 +305,23 @@ def _fit_network(network: Network, networks: Networks, examples: Offsets, loss: 
 
 
 def _list_loss(
-    networks: Networks, network: Network, lists: CandidateLists, right: Offsets, chosen: Offsets
+    networks: Networks,
+    network: Network,
+    lists: CandidateLists,
+    right: Offsets,  # (list)
+    log_weight: Features,  # (list): of the wrong candidates
+    chosen: Offsets,  # (list of the batch)
 ) -> Tensor:
-    """Mean cross-entropy of the right answers.  chosen: (list)"""
+    """Mean cross-entropy of the right answers."""
     firsts, sizes = lists.offsets[chosen], np.diff(lists.offsets)[chosen]
     begins = np.cumsum(sizes) - sizes
     rows = ranges(firsts, sizes)
     relations = torch.from_numpy(np.repeat(lists.queries[chosen, 1], sizes).astype(np.int64))
     scores = network(networks.columns(lists.features[rows]), relations)
-    padded = pad_sequence(scores.split(sizes.tolist()), batch_first=True, padding_value=-torch.inf)
     answers = torch.from_numpy(right[chosen] - firsts + begins)
-    loss: Tensor = (padded.logsumexp(1) - scores[answers]).mean()
+    weight = torch.from_numpy(np.repeat(log_weight[chosen], sizes)).index_fill_(0, answers, 0.0)
+    weighted, of_list = scores + weight, torch.from_numpy(np.repeat(np.arange(len(chosen)), sizes))
+    top = scores.new_full((len(chosen),), -torch.inf).scatter_reduce_(0, of_list, weighted.detach(), "amax")
+    total = scores.new_zeros(len(chosen)).index_add(0, of_list, (weighted - top[of_list]).exp())
+    loss: Tensor = (top + total.log() - scores[answers]).mean()
     return loss
