@@ -11,6 +11,7 @@ RULES = "rules.safetensors"  # the rules that the paths follow
 RULES_TEXT = "rules.tsv"  # the same in runs made before version 0.2
 TRIES = "tries.safetensors"
 LAST, BEST = "last", "best"  # checkpoints: the latest state, and the best by validation
+EDGES = "edges"  # a checkpoint: edge embeddings while they are fitted
 METRICS = "metrics.jsonl"  # one line for each step and each validation
 FUSION = "fusion"  # a checkpoint: the ranker over all evidence
 ANNOTATION = "annotation"  # a folder: paths to be judged and the judgements, unless another folder is given

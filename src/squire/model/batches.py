@@ -22,6 +22,7 @@ from squire.model.vocabulary import Vocabulary
 from squire.paths.tries import Tries
 
 ROW_TOKENS = 64
+FIRST_HOP = 2  # the position of the first relation of a path
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,14 @@ class Batch:
             relations=self.relations.between(low * columns, high * columns),
             entities=self.entities.between(low * columns, high * columns),
         )
+
+    def edge_starts(self) -> torch.Tensor:
+        """The token before each relation that predicts entities: an entity, or a mask.  (source of entities)"""
+        row, column = self.entities.source // self.tokens.shape[1], self.entities.source % self.tokens.shape[1]
+        position = self.positions[row, column]
+        start = torch.where(position == FIRST_HOP, 0, position - 1)  # (source): the head, or the last entity
+        at = (self.visible[row, column] & (self.positions[row] == start[:, None])).int().argmax(1)
+        return self.tokens[row, at]
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""

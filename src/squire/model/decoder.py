@@ -29,23 +29,28 @@ class TransformerDecoder:
         self._levels: list[Tensor] = []  # per level (node, token): rows in the tables, starting with the query's
         self._tables: list[Tensor] = []  # per layer (row, 2, head, dim / heads): keys and values
         self._rows = 0  # rows in use
+        self._entities = {0: heads}  # per even level (node): the last entity
         return self._after_entity(self._feed(0, None, tokens))
 
     def entities(self, level: int, parents: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         states = self._feed(level, parents, relations[:, None] + self._model.vocab.first_relation)
-        return self._logits(states, self._model.vocab.after_relation, relations)
+        starts = self._entities[level - 1][parents]
+        return self._logits(states, self._model.vocab.after_relation, relations, starts)
 
     def relations(self, level: int, parents: Tensor, entities: Tensor) -> Tensor:
+        self._entities[level] = torch.cat([self._entities.get(level, entities[:0]), entities])
         return self._after_entity(self._feed(level, parents, entities[:, None]))
 
     def _after_entity(self, states: Tensor) -> Tensor:
-        logits, norm = self._logits(states, self._model.vocab.after_entity, None)
+        logits, norm = self._logits(states, self._model.vocab.after_entity)
         return logits - norm[:, None]
 
-    def _logits(self, states: Tensor, classes: slice, relations: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _logits(
+        self, states: Tensor, classes: slice, relations: Tensor | None = None, entities: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Logits of these classes and their log-normaliser: over these classes if typed, else over all tokens."""
         typed = self._model.config.typed
-        logits = self._model.logits(states, classes if typed else slice(None), relations)
+        logits = self._model.logits(states, classes if typed else slice(None), relations, entities)
         # A few rows at a time, which stay in the processor's cache, take less than half the time.
         norm = torch.cat([rows.logsumexp(1) for rows in torch.split(logits, ROWS_IN_CACHE)])
         return logits if typed else logits[:, classes], norm

@@ -120,6 +120,9 @@ class ModelConfig(_Section):
     """Activation of the feed-forward network. The paper: relu."""
     max_hops: int = 3
     """Longest path that the model has position embeddings for."""
+    edge_rank: int = 0
+    """Size of the edge embeddings (ComplEx), whose score of each edge is added to the transformer's. 0, as in the
+    paper: none."""
 
     def _check(self) -> None:
         self._expect_count(MAX_LAYERS, "layers")
@@ -133,13 +136,18 @@ class ModelConfig(_Section):
         for key in ("dropout", "input_dropout", "output_dropout"):
             self._expect(key, 0 <= getattr(self, key) < 1, "a share from 0 to less than 1")
         self._expect("max_hops", 1 <= self.max_hops <= MAX_HOPS, f"1 to {MAX_HOPS}")
+        self._expect("edge_rank", 0 <= self.edge_rank <= MAX_DIM, f"0 (none) to {MAX_DIM:,}")
+        if self.edge_rank and not self.typed:
+            raise SettingError("model.edge_rank needs model.typed = true: change one of them.")
 
     def num_parameters(self, num_tokens: int) -> int:
         """The size of a model with so many tokens, without its prior."""
         dim, wide = self.dim, self.feedforward
         layer = 4 * dim * dim + 2 * dim * wide + 9 * dim + wide  # attention, feed-forward, two normalisations
         embeddings = (num_tokens + 2 + 2 * self.max_hops) * dim
-        return embeddings + self.layers * layer + 2 * (dim * dim + dim) + (2 * dim if self.norm_first else 0)
+        norm = 2 * dim if self.norm_first else 0
+        edges = (num_tokens * 2 + 1) * self.edge_rank
+        return embeddings + self.layers * layer + 2 * (dim * dim + dim) + norm + edges
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,12 @@ class TrainConfig(_Section):
     fact_passes: int = 0
     """Passes over the facts themselves in each epoch: the queried edge with all its tails, three tokens a query.
     The paper: none, a fact is seen only as the end of a path."""
+    edge_passes: int = 20
+    """With `model.edge_rank`, passes over the facts to fit the edge embeddings; fewer if valid gets no better."""
+    edge_penalty: float = 0.05
+    """The weight of the penalty on edge embeddings (N3)."""
+    edge_sampled: int = 0
+    """As `sampled_entities`, while the edge embeddings are fitted."""
     hold_back: bool = False
     """Never show the model the first of the parts of train that a fusion hides, so that a fusion can learn how far
     to trust the model. The paper: the model sees all of train."""
@@ -195,13 +209,16 @@ class TrainConfig(_Section):
         self._expect_count(MAX_BEAM, "valid_beam", "iterate_beam")
         self._expect_count(MAX_PATHS, "iterate_paths")
         self._expect("fact_passes", 0 <= self.fact_passes <= MAX_EPOCHS, f"0 to {MAX_EPOCHS:,}")
+        self._expect_count(MAX_EPOCHS, "edge_passes")
+        self._expect("edge_penalty", 0 <= self.edge_penalty < math.inf, "0 or more")
         self._expect("valid_queries", self.valid_queries >= 1, "1 or more")
         self._expect("learning_rate", 0 < self.learning_rate <= 1, "a number above 0, at most 1")
         self._expect("smoothing", 0 < self.smoothing <= 1, "the weight of the target, above 0, at most 1")
         self._expect("mask_probability", 0 <= self.mask_probability < 1, "a share from 0 to less than 1")
         self._expect_share("warmup", "weight_decay")
         self._expect("clip", 0 <= self.clip < math.inf, "0 (no limit) or more")
-        self._expect("sampled_entities", self.sampled_entities >= 0, "0 (all compete) or more")
+        for key in ("sampled_entities", "edge_sampled"):
+            self._expect(key, getattr(self, key) >= 0, "0 (all compete) or more")
         self._expect("seed", 0 <= self.seed < 2**63, "0 to 2^63 - 1")
         self._expect("iterate_learning_rate", 0 < self.iterate_learning_rate <= 1, "a share above 0, at most 1")
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from squire.model.batches import Batch
+from squire.model.edges import EdgeEmbedding
 from squire.model.loss import trie_loss
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
@@ -99,6 +100,10 @@ class Transformer(nn.Module):
             nn.Dropout(config.output_dropout),
         )
         self.prior_scale = nn.Parameter(torch.ones(2 * vocab.num_relations)) if prior is not None else None
+        self.edges, self.edge_scale = None, None
+        if config.edge_rank:
+            self.edges = EdgeEmbedding(vocab.num_entities, 2 * vocab.num_relations, config.edge_rank)
+            self.edge_scale = nn.Parameter(torch.ones(2 * vocab.num_relations))
         # Logits are products of two such vectors; with unit variance they would be too large at first.
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         nn.init.normal_(self.positions.weight, std=config.dim**-0.5)
@@ -135,16 +140,26 @@ class Transformer(nn.Module):
         moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return moved
 
-    def logits(self, states: Tensor, classes: slice, relations: Tensor | None = None) -> Tensor:
-        """Scores of some classes; with a prior, `relations` are the edge types before the predicted entities.
+    def logits(
+        self, states: Tensor, classes: slice, relations: Tensor | None = None, entities: Tensor | None = None
+    ) -> Tensor:
+        """Scores of some classes; if these are entities, `entities` and `relations` are the edges before them.
 
-        (state, dim) -> (state, class)
+        (state, dim), (state) × 2 -> (state, class)
         """
         logits = states @ self.embedding.weight[classes].T
+        if self.edges is not None and relations is not None and entities is not None:
+            logits += self._edge_states(entities, relations) @ self.edges.entity.T
         if self.prior is not None and relations is not None and self.prior_scale is not None:
             row, column, value = self.prior.entries(relations)
             logits.index_put_((row, column), value * self.prior_scale[relations[row]], accumulate=True)
         return logits
+
+    def _edge_states(self, entities: Tensor, relations: Tensor) -> Tensor:
+        """(edge) × 2 -> (edge, 2 · rank)"""
+        assert self.edges is not None
+        assert self.edge_scale is not None
+        return self.edges.states(entities, relations) * self.edge_scale[relations][:, None]
 
     def loss(self, batch: Batch, smoothing: float) -> Tensor:
         """The mean loss per path (Eq. 4): over the possible tokens if typed, else over all, as in the paper.
@@ -172,8 +187,14 @@ class Transformer(nn.Module):
         # The layers may run in 16 bits, but sums over entities and differences of logits need 32.
         with torch.autocast(states.device.type, enabled=False):
             states = states.to(table.dtype)
+            before_entities = states[entities.source]
+            if self.edges is not None:
+                own = self.edges.entity if batch.sampled is None else self.edges.entity[batch.sampled.entities]
+                entity_classes = torch.cat([entity_classes, own], 1)
+                edge_states = self._edge_states(batch.edge_starts(), entities.relation)
+                before_entities = torch.cat([before_entities, edge_states], 1)
             total = trie_loss(states[relations.source], relation_classes, relations, smoothing) + trie_loss(
-                states[entities.source],
+                before_entities,
                 entity_classes,
                 entities,
                 smoothing,

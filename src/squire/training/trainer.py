@@ -41,6 +41,7 @@ from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import new_model, seen_graph
+from squire.training.edges import EdgeFit
 from squire.training.iterative import PathCollection
 from squire.training.preparation import sample_again
 from squire.training.schedule import Phase, learning_rate, phases
@@ -99,7 +100,10 @@ class Trainer:
         self.model = new_model(graph, recipe).to(team.device)
         self._loss = team.join(_Loss(self.model, train.smoothing))
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
+            [parameter for parameter in self.model.parameters() if parameter.requires_grad],
+            lr=train.learning_rate,
+            weight_decay=train.weight_decay,
+            fused=True,
         )
         self._negatives = NegativeSampler.from_adjacency(self.seen.train, train.sampled_entities)
         self.step = self.epoch = self.position = 0
@@ -186,9 +190,15 @@ class Trainer:
         # torchrun forwards Ctrl-C to processes that already got it from the terminal, so it may arrive twice.
         with interruptions(patient=self.team.launched) as interrupted, _no_denormals():
 
-            def should_stop() -> bool:
-                return self.team.any(bool(interrupted) or time.monotonic() >= ends)
+            def must_stop() -> bool:
+                return bool(interrupted) or time.monotonic() >= ends
 
+            def should_stop() -> bool:
+                return self.team.any(must_stop())
+
+            if self.step == 0 and not self._fit_edges(progress, must_stop):
+                self.interrupted = bool(interrupted)
+                return False
             while self.epoch < self.phases[-1].last_epoch:
                 if not (self._enter_phase(progress, should_stop) and self._finish_epoch(on_step, should_stop)):
                     self.save()
@@ -199,6 +209,18 @@ class Trainer:
                     self._validate()
                 self.save()
         return True
+
+    def _fit_edges(self, progress: Progress, must_stop: Callable[[], bool]) -> bool:
+        """Fit the edge embeddings, if the model has any. Returns False if stopped before the end.
+
+        The leader fits them; the others only load what it has saved.
+        """
+        if self.model.edges is None:
+            return True
+        fit = EdgeFit(self.model.edges, self.graph, self.seen, self.recipe.train, self.folder)
+        with self.team.leader_first():
+            unfinished = not fit.fit(progress, must_stop if self.team.leads else lambda: True)
+        return not self.team.any(unfinished)
 
     def _enter_phase(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
         """Start the phase of this epoch, with its paths. Returns False if stopped while collecting them."""

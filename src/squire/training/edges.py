@@ -1,0 +1,138 @@
+"""Fits the edge embeddings of a model to the facts, before it learns paths.
+
+The loss of a fact is the cross-entropy of its tail, plus a penalty on its three embeddings (Lacroix et al. 2018).
+After each pass over the facts, queries of valid are ranked; the fit ends when they no longer get better. A run
+that was stopped goes on after the last pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squire.core.progress import Progress
+from squire.core.run_files import EDGES
+from squire.core.tensors import load_checkpoint, save_checkpoint
+from squire.evaluation.queries import QuerySet
+from squire.evaluation.ranks import realistic_rank
+from squire.graph.graph import Graph
+from squire.model.batches import Batch
+from squire.model.edges import EdgeEmbedding, complex_product, cubic_norms
+from squire.model.fact_batches import ROW, FactBatches
+from squire.model.loss import trie_loss
+from squire.model.negative_sampling import NegativeSampler
+from squire.model.recipe import TrainConfig
+from squire.model.vocabulary import Vocabulary
+
+QUERIES_AT_ONCE = 512
+LEARNING_RATE = 0.1  # of Adagrad, which suits embeddings that are seen rarely
+PATIENCE = 2  # passes without a better one
+RANKED_AT_ONCE = 64
+
+
+class EdgeFit:
+    """The fit of one run's edge embeddings. `seen` is the graph that the model may see."""
+
+    def __init__(self, edges: EdgeEmbedding, graph: Graph, seen: Graph, train: TrainConfig, folder: Path) -> None:
+        self.edges, self.train, self.folder = edges, train, folder
+        negatives = NegativeSampler.from_adjacency(seen.train, train.edge_sampled)
+        vocab = Vocabulary(graph.num_entities, graph.num_relations)
+        self.batches = FactBatches(seen.train, vocab, ROW * QUERIES_AT_ONCE, 1, train.seed, negatives)
+        # Test must not influence when to stop, not even as a filter.
+        self.query_set = QuerySet.from_graph(
+            graph, "valid", filter_splits=("train", "valid"), sample=train.valid_queries, seed=train.seed
+        )
+        self.squares = {name: torch.zeros_like(table) for name, table in self._tables().items()}  # of gradients
+        self.best = self._copy()
+        self.mrr: list[float] = []  # after each pass
+
+    def _tables(self) -> dict[str, Tensor]:
+        return {"entity": self.edges.entity.data, "relation": self.edges.relation.data}
+
+    def _copy(self) -> dict[str, Tensor]:
+        return {name: table.clone() for name, table in self._tables().items()}
+
+    def fit(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
+        """Fit to the end, and leave the best embeddings in place. Returns False if stopped before."""
+        if (self.folder / f"{EDGES}.safetensors").exists():
+            self._resume()
+        while len(self.mrr) < self.train.edge_passes and not self._is_over():
+            number = len(self.mrr)
+            total = self.batches.num_batches(number)
+            for done, batch in enumerate(self.batches.epoch(number)):
+                if should_stop():
+                    return False
+                self._update(batch)
+                progress(f"edge embeddings, pass {number + 1}", done + 1, total)
+            self.mrr.append(self._valid_mrr())
+            if self.mrr[-1] >= max(self.mrr):
+                self.best = self._copy()
+            self._save()
+        for name, table in self._tables().items():
+            table.copy_(self.best[name])
+        return True
+
+    def _is_over(self) -> bool:
+        """Whether none of the last passes was the best."""
+        return len(self.mrr) > PATIENCE and max(self.mrr) > max(self.mrr[-PATIENCE:])
+
+    def _update(self, batch: Batch) -> None:
+        """One step of Adagrad; only the rows that the batch needs are read and written."""
+        targets, heads, edge_types = batch.entities, batch.tokens[:, 0], batch.entities.relation
+        facts = torch.zeros(len(heads)).index_add_(0, targets.row, targets.weight)  # (query)
+        if batch.sampled is None:
+            classes, counts = torch.arange(len(self.edges.entity)), None
+        else:
+            classes, counts = batch.sampled.entities, batch.sampled.counts
+            targets = replace(targets, token=torch.searchsorted(classes, targets.token))
+        (entities, at), (relations, of) = (
+            torch.unique(ids, return_inverse=True) for ids in (torch.cat([classes, heads]), edge_types)
+        )
+        entity = self.edges.entity[entities].requires_grad_()
+        relation = self.edges.relation[relations].requires_grad_()
+        at_classes, at_heads = at.split([len(classes), len(heads)])
+        with torch.enable_grad():
+            states = complex_product(entity[at_heads], relation[of])
+            loss = trie_loss(
+                states, entity[at_classes], targets, 1.0, counts=counts, num_classes=len(self.edges.entity)
+            )
+            in_facts = torch.zeros(len(entities)).index_add_(0, at_heads, facts)
+            in_facts.index_add_(0, at_classes[targets.token], targets.weight)
+            of_relation = torch.zeros(len(relations)).index_add_(0, of, facts)
+            penalty = cubic_norms(entity) @ in_facts + cubic_norms(relation) @ of_relation
+            gradients = torch.autograd.grad(
+                (loss + self.train.edge_penalty * penalty) / facts.sum(), [entity, relation]
+            )
+        for (name, table), rows, gradient in zip(
+            self._tables().items(), (entities, relations), gradients, strict=True
+        ):
+            squares = self.squares[name][rows] + gradient**2
+            self.squares[name][rows] = squares
+            table[rows] -= LEARNING_RATE * gradient / (squares.sqrt() + 1e-10)
+
+    def _valid_mrr(self) -> float:
+        """The MRR of queries of valid by these embeddings alone; 0 if there are none."""
+        queries, ranks = self.query_set.queries, []
+        for first in range(0, len(queries), RANKED_AT_ONCE):
+            block = torch.from_numpy(queries[first : first + RANKED_AT_ONCE].astype(np.int64))
+            logits = self.edges.logits(block[:, 0], block[:, 1]).double().numpy()
+            for scores, (head, relation, answer) in zip(logits, block.tolist(), strict=True):
+                ranks.append(realistic_rank(scores, answer, self.query_set.filter.tails_of(head, relation)))
+        return float(np.mean(1 / np.array(ranks))) if ranks else 0.0
+
+    def _save(self) -> None:
+        parts = {"": self._tables(), "squares.": self.squares, "best.": self.best}
+        arrays = {f"{part}{name}": table.numpy() for part, own in parts.items() for name, table in own.items()}
+        save_checkpoint(self.folder, EDGES, arrays, {"mrr": self.mrr})
+
+    def _resume(self) -> None:
+        checkpoint = load_checkpoint(self.folder, EDGES, fallback=True)
+        self.mrr = [float(value) for value in checkpoint.state["mrr"]]
+        for part, own in {"": self._tables(), "squares.": self.squares, "best.": self.best}.items():
+            for name, table in own.items():
+                table.copy_(torch.from_numpy(checkpoint.arrays[f"{part}{name}"]))
