@@ -23,7 +23,20 @@ def logits_after(model: Transformer, query: tuple[int, int], prefix: Path) -> to
         added = torch.zeros_like(logits)
         added[model.prior.entities[own]] = model.prior.values[own] * model.prior_scale[relation]
         logits = logits + added
+    if model.edges is not None and model.edge_scale is not None and len(prefix) % 2:
+        start = prefix[-2] if len(prefix) > 1 else query[0]
+        relation = prefix[-1] - model.vocab.first_relation
+        entity, edge_type = (complex_rows(table) for table in (model.edges.entity, model.edges.relation))
+        for tail in range(model.vocab.num_entities):
+            score = (entity[start] * edge_type[relation] * entity[tail].conj()).sum().real
+            logits[tail] += model.edge_scale[relation] * score
     return logits
+
+
+def complex_rows(table: torch.Tensor) -> torch.Tensor:
+    """(row, 2 · rank) -> (row, rank), complex"""
+    real, imaginary = table.detach().chunk(2, 1)
+    return torch.complex(real.contiguous(), imaginary.contiguous())
 
 
 def path_loss(model: Transformer, query: tuple[int, int], path: Path, smoothing: float) -> torch.Tensor:

@@ -36,13 +36,13 @@ def model_of(config: ModelConfig) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize(("typed", "edge_rank"), [(True, 0), (True, 4), (False, 0)])
 @pytest.mark.parametrize("prior", [True, False])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_loss_on_tries_is_the_mean_loss_over_the_unfolded_paths(
-    typed: bool, prior: bool, norm_first: bool
+    typed: bool, edge_rank: int, prior: bool, norm_first: bool
 ) -> None:
-    model = model_of(replace(SMALL, typed=typed, prior=prior, norm_first=norm_first))
+    model = model_of(replace(SMALL, typed=typed, prior=prior, norm_first=norm_first, edge_rank=edge_rank))
     tries = small_tries(small_graph())
     samples = samples_of(tries)
     weight = sum(samples.values())

@@ -29,7 +29,7 @@ from squire.model.negative_sampling import NegativeSampler
 from squire.model.recipe import TrainConfig
 from squire.model.vocabulary import Vocabulary
 
-QUERIES_AT_ONCE = 512
+QUERIES_AT_ONCE, FEWEST_AT_ONCE, STEPS = 512, 16, 40  # fewer at once if a pass would have fewer steps
 LEARNING_RATE = 0.1  # of Adagrad, which suits embeddings that are seen rarely
 PATIENCE = 2  # passes without a better one
 RANKED_AT_ONCE = 64
@@ -42,7 +42,9 @@ class EdgeFit:
         self.edges, self.train, self.folder = edges, train, folder
         negatives = NegativeSampler.from_adjacency(seen.train, train.edge_sampled)
         vocab = Vocabulary(graph.num_entities, graph.num_relations)
-        self.batches = FactBatches(seen.train, vocab, ROW * QUERIES_AT_ONCE, 1, train.seed, negatives)
+        queries = len(np.unique(seen.train.heads.astype(np.int64) * (2 * graph.num_relations) + seen.train.relations))
+        at_once = min(QUERIES_AT_ONCE, max(FEWEST_AT_ONCE, queries // STEPS))
+        self.batches = FactBatches(seen.train, vocab, ROW * at_once, 1, train.seed, negatives)
         # Test must not influence when to stop, not even as a filter.
         self.query_set = QuerySet.from_graph(
             graph, "valid", filter_splits=("train", "valid"), sample=train.valid_queries, seed=train.seed

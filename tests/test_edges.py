@@ -1,0 +1,137 @@
+"""Edge embeddings: their scores, what the fit learns, that it can be stopped, and that test plays no part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from graphs import LabelTriple, make_graph
+from naive_model import complex_rows
+from training_cases import VOCAB, samples_of, small_graph, small_tries
+
+from squire.core.progress import no_progress
+from squire.graph.graph import Graph
+from squire.model.batches import Batches, Masking
+from squire.model.decoder import TransformerDecoder
+from squire.model.edges import EdgeEmbedding
+from squire.model.recipe import ModelConfig, TrainConfig
+from squire.model.transformer import Transformer
+from squire.training.edges import EdgeFit
+
+TRAIN = TrainConfig(edge_passes=12, edge_penalty=0.01)
+
+
+def towns() -> Graph:
+    """Everybody lives in a town, and towns lie in a country: where a person lives follows from friends."""
+    rng = np.random.default_rng(0)
+    train: list[LabelTriple] = []
+    held_out: list[LabelTriple] = []
+    for i in range(80):
+        town = i % 4
+        train += [(f"p{i}", "knows", f"p{4 * int(rng.integers(20)) + town}") for _ in range(5)]
+        (held_out if i < 20 else train).append((f"p{i}", "lives in", f"town {town}"))
+    return make_graph({"train": train, "valid": held_out[:10], "test": held_out[10:]})
+
+
+def fitted(graph: Graph, folder: Path, train: TrainConfig = TRAIN, stop_after: int | None = None) -> EdgeFit:
+    torch.manual_seed(0)
+    edges = EdgeEmbedding(graph.num_entities, 2 * graph.num_relations, 8)
+    fit = EdgeFit(edges, graph, graph, train, folder)
+    steps: Iterator[int] = iter(range(stop_after or 10**9))
+    assert fit.fit(no_progress, lambda: next(steps, None) is None) == (stop_after is None)
+    return fit
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> EdgeFit:
+    return fitted(towns(), tmp_path_factory.mktemp("edges"))
+
+
+def test_a_score_is_the_real_part_of_a_complex_product() -> None:
+    torch.manual_seed(0)
+    edges = EdgeEmbedding(5, 4, 3)
+    entity, relation = complex_rows(edges.entity), complex_rows(edges.relation)
+    heads, relations = torch.tensor([0, 4]), torch.tensor([3, 1])
+    expected = (entity[heads] * relation[relations]) @ entity.conj().T
+    torch.testing.assert_close(edges.logits(heads, relations), expected.real, atol=1e-8, rtol=1e-4)
+
+
+def test_after_a_mask_there_is_no_opinion() -> None:
+    edges = EdgeEmbedding(5, 4, 3)
+    assert not edges.states(torch.tensor([5, 7]), torch.tensor([0, 1])).any()
+
+
+def test_facts_of_valid_are_found(run: EdgeFit) -> None:
+    assert max(run.mrr) > 0.8  # four towns
+
+
+def test_the_best_pass_is_kept(run: EdgeFit) -> None:
+    assert run._valid_mrr() == max(run.mrr)
+
+
+def test_stopped_in_the_middle_and_resumed_it_is_the_same(run: EdgeFit, tmp_path: Path) -> None:
+    steps = run.batches.num_batches(0)
+    fitted(towns(), tmp_path, stop_after=3 * steps - 1)
+    again = fitted(towns(), tmp_path)
+    assert again.mrr == run.mrr
+    assert torch.equal(again.edges.entity, run.edges.entity)
+    assert torch.equal(again.edges.relation, run.edges.relation)
+
+
+def test_it_ends_when_valid_gets_no_better(tmp_path: Path) -> None:
+    fit = fitted(towns(), tmp_path, replace(TRAIN, edge_passes=200))
+    assert len(fit.mrr) < 200
+    assert max(fit.mrr) not in fit.mrr[-2:]
+
+
+def test_test_facts_have_no_influence(run: EdgeFit, tmp_path: Path) -> None:
+    graph = replace(towns(), test=np.empty((0, 3), np.int32))
+    assert torch.equal(fitted(graph, tmp_path).edges.entity, run.edges.entity)
+
+
+def test_with_all_entities_in_the_sample_nothing_changes(run: EdgeFit, tmp_path: Path) -> None:
+    graph = towns()
+    all_but_one = fitted(graph, tmp_path, replace(TRAIN, edge_sampled=graph.num_entities - 1))
+    assert max(all_but_one.mrr) == pytest.approx(max(run.mrr), abs=0.1)
+
+
+def test_edges_start_where_the_path_is() -> None:
+    tries = small_tries(small_graph())
+    found = set()
+    for batch in Batches(tries, VOCAB, 128, Masking(0.0), seed=0).epoch(0):
+        starts, relations = batch.edge_starts().tolist(), batch.entities.relation.tolist()
+        tails = zip(batch.entities.row.tolist(), batch.entities.token.tolist(), strict=True)
+        found |= {(starts[row], relations[row], tail) for row, tail in tails}
+    expected = set()
+    for (head, _), path in samples_of(tries):
+        entities = [head, *path[1::2]]
+        relations = [token - VOCAB.first_relation for token in path[:-1:2]]
+        expected |= set(zip(entities[:-1], relations, entities[1:], strict=True))
+    assert found == expected
+
+
+@torch.no_grad()
+def test_a_decoder_adds_the_scores_of_the_last_edge() -> None:
+    torch.manual_seed(0)
+    with_edges = Transformer(
+        VOCAB, ModelConfig(layers=1, dim=16, feedforward=32, heads=2, prior=False, edge_rank=4)
+    )
+    assert with_edges.edges is not None
+    without = Transformer(VOCAB, ModelConfig(layers=1, dim=16, feedforward=32, heads=2, prior=False))
+    without.load_state_dict(with_edges.state_dict(), strict=False)
+    logits = []
+    for decoder in (TransformerDecoder(with_edges), TransformerDecoder(without)):
+        decoder.begin(torch.tensor([3, 5]), torch.tensor([1, 0]))
+        first, _ = decoder.entities(1, torch.tensor([0, 1, 1]), torch.tensor([2, 4, 0]))
+        decoder.relations(2, torch.tensor([2, 0]), torch.tensor([7, 8]))
+        decoder.relations(2, torch.tensor([1]), torch.tensor([9]))
+        second, _ = decoder.entities(3, torch.tensor([2, 0]), torch.tensor([1, 5]))
+        logits.append(torch.cat([first, second]))
+    starts, relations = torch.tensor([3, 5, 5, 9, 7]), torch.tensor([2, 4, 0, 1, 5])
+    torch.testing.assert_close(
+        logits[0] - logits[1], with_edges.edges.logits(starts, relations), atol=1e-5, rtol=0
+    )
