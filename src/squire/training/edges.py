@@ -42,7 +42,8 @@ class EdgeFit:
         self.edges, self.train, self.folder = edges, train, folder
         negatives = NegativeSampler.from_adjacency(seen.train, train.edge_sampled)
         vocab = Vocabulary(graph.num_entities, graph.num_relations)
-        queries = len(np.unique(seen.train.heads.astype(np.int64) * (2 * graph.num_relations) + seen.train.relations))
+        facts = seen.train
+        queries = len(np.unique(facts.heads.astype(np.int64) * (2 * facts.num_relations) + facts.relations))
         at_once = min(QUERIES_AT_ONCE, max(FEWEST_AT_ONCE, queries // STEPS))
         self.batches = FactBatches(seen.train, vocab, ROW * at_once, 1, train.seed, negatives)
         # Test must not influence when to stop, not even as a filter.
