@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from squire.evaluation.metrics import Metrics as Metrics
     from squire.evaluation.report import Evaluation as Evaluation
     from squire.graph.benchmarks.datasets import list_datasets as list_datasets
+    from squire.graph.changes import Change as Change
     from squire.graph.graph import Graph as Graph
     from squire.graph.labels import LabelIndex as LabelIndex
     from squire.graph.loading import check_graph as check_graph
@@ -50,6 +51,7 @@ _HOMES = {
     "Aggregate": "search.options",
     "Answer": "reasoning.answers",
     "Answers": "reasoning.answers",
+    "Change": "graph.changes",
     "DoubtfulFacts": "completion.doubts",
     "Evaluation": "evaluation.report",
     "Evidence": "reasoning.answers",

@@ -13,6 +13,7 @@ from squire.core.files import ensure_creatable
 from squire.core.progress import progress_bar
 from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files, fingerprints
 from squire.errors import Interrupted, SettingError
+from squire.graph.changes import Action, Change, load_changes, record_change
 from squire.graph.graph import Graph
 from squire.graph.loading import is_divided, load_graph
 from squire.rules.mining import MiningOptions, mine_rules
@@ -147,7 +148,7 @@ def train(
     """
     from squire.model.recipe import load_recipe, recipe_for
     from squire.ranking.fusion import FusionOptions
-    from squire.training.pipeline import TrainingOptions, existing_run, new_run, train_run
+    from squire.training.pipeline import TrainingOptions, new_run, resumed_run, train_run
 
     folder, overrides = Path(folder), _overrides(settings)
     fusion = FusionOptions(missing=missing, minutes=None if model else minutes)
@@ -160,7 +161,7 @@ def train(
     def open_folder() -> Any:
         loaded = None if graph is None else _graph_to_train(graph, holdout)
         if resume:
-            return existing_run(folder, loaded)
+            return resumed_run(folder, loaded)
         assert loaded is not None
         chosen = load_recipe(recipe_for(loaded.stats()) if recipe == "auto" else recipe, overrides)
         logger.info("recipe %s: %s", chosen.name, chosen.about)
@@ -229,7 +230,12 @@ class Run:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph, with all splits."""
+        """The graph, with all splits and with what was added and removed after training."""
+        return load_changes(self.folder).apply(self._base)
+
+    @property
+    def _base(self) -> Graph:
+        """The graph of the training."""
         return Graph.load(self.folder / GRAPH)
 
     @cached_property
@@ -269,6 +275,7 @@ class Run:
         grounded: bool = False,
         new_only: bool = False,
         ranking: RankedBy | None = None,
+        facts: Any = (),
         **search: Unpack[SearchSettings],
     ) -> Answers:
         """Answer (head, relation, ?), or (?, relation, tail) if `head` is None, with evidence.
@@ -278,23 +285,58 @@ class Run:
 
         grounded: use known edges only. new_only: leave out the facts.
         ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
+        facts: what if these were true? Rows of labels, a frame or a file, for this question only.
         """
-        return self.reasoner.answer(
+        return self.reasoner.supposing(facts).answer(
             head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking, **search
         )
 
-    def check(self, head: str, relation: str, tail: str, *, beam: int | None = None) -> FactCheck:
+    def check(self, head: str, relation: str, tail: str, *, beam: int | None = None, facts: Any = ()) -> FactCheck:
         """How likely a fact is, the evidence for it and what speaks against it. Needs a fusion.
 
         A fact of the graph is judged as if it were not there.
 
-        beam: paths kept at each step, if the run has a model.
+        beam: paths kept at each step, if the run has a model. facts: as for `answer`.
 
         >>> squire.Run("runs/world").check("France", "borders", "Mexico")
         """
         from squire.reasoning.checks import check_fact
 
-        return check_fact(self.reasoner, head, relation, tail, beam)
+        return check_fact(self.reasoner.supposing(facts), head, relation, tail, beam)
+
+    def add(self, facts: Any, *, refresh_rules: bool = False, progress: bool = True) -> Change:
+        """Add facts to the graph, without training. Entities may be new; relations must be those of the graph.
+
+        facts: rows of (head, relation, tail), a frame, or a file of any format that `load_graph` reads. If one of
+        them is wrong, nothing is changed, and the error says where.
+        refresh_rules: also mine the rules again. Otherwise they keep their counts.
+
+        `train` with `resume=True` learns what has changed.
+
+        >>> run = squire.Run("runs/world")
+        >>> run.add([("Freedonia", "borders", "Austria"), ("Freedonia", "continent", "Europe")])
+        """
+        return self._change("add", facts, refresh_rules, progress)
+
+    def remove(self, facts: Any, *, refresh_rules: bool = False, progress: bool = True) -> Change:
+        """Remove facts from the graph, as `add` adds them. All must be in the graph.
+
+        >>> squire.Run("runs/world").remove([("Austria", "borders", "Italy")])
+        """
+        return self._change("remove", facts, refresh_rules, progress)
+
+    def _change(self, action: Action, facts: Any, refresh: bool, progress: bool) -> Change:
+        change = record_change(self.folder, self._base, action, facts)
+        self.__dict__.pop("graph", None)
+        if refresh:
+            from squire.training.changes import refresh_rules
+
+            with progress_bar("mining", progress) as bar:
+                refresh_rules(self.folder, bar.stage)
+            self.__dict__.pop("reasoner", None)
+        elif "reasoner" in self.__dict__:
+            self.reasoner = self.reasoner.changed(load_changes(self.folder))
+        return change
 
     def doubt(
         self,

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from squire import __version__
-from squire.cli import data, rules, runs, study
+from squire.cli import changes, data, rules, runs, study
 from squire.cli.console import errors, say, show_log
 from squire.errors import SquireError
 
@@ -61,6 +61,8 @@ app.command(epilog="Example: squire check runs/world France borders Mexico")(run
 app.command(epilog="Example: squire evaluate runs/world --split valid")(runs.evaluate)
 app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(runs.complete)
 app.command(epilog="Example: squire doubt runs/world -o suspects.tsv --relation currency")(runs.doubt)
+app.command(epilog="Example: squire add runs/world facts.tsv")(changes.add)
+app.command(epilog="Example: squire remove runs/world facts.tsv")(changes.remove)
 app.command(epilog="Example: squire serve runs/world --open")(runs.serve)
 app.command(epilog="Example: squire fuse runs/world --no-names")(runs.fuse)
 app.command(epilog="Example: squire plot runs/world -o world.png")(runs.plot)

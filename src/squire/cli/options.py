@@ -21,6 +21,9 @@ AggregateOption = Annotated[
         help="Score answers by all paths, the best one, or all and the queried edge. Default: the recipe's."
     ),
 ]
+FactsOption = Annotated[
+    Path | None, typer.Option("--facts", help="A file of facts: what if these were true? Nothing is kept.")
+]
 MissingOption = Annotated[
     float | None,
     typer.Option(

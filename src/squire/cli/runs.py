@@ -17,6 +17,7 @@ from squire.cli.options import (
     AsJson,
     BeamOption,
     DeviceOption,
+    FactsOption,
     GroundedOption,
     MissingOption,
     RankingOption,
@@ -100,6 +101,7 @@ def answer(
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
     ranking: RankingOption = None,
+    facts: FactsOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are facts, dashed ones are inferred."""
@@ -108,6 +110,7 @@ def answer(
     found = squire.Run(run).answer(
         None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail,
         k=k, grounded=grounded, new_only=new_only, ranking=ranking, beam=beam, aggregate=aggregate,
+        facts=facts or (),
     )  # fmt: skip
     if as_json:
         print_json(found.as_dict())
@@ -135,6 +138,9 @@ def print_evidence(answer: squire.Answer, paths: int) -> None:
         if evidence.rule:
             rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
             out.print(Text(rule, "dim"), soft_wrap=True)
+        for edge in evidence.added:
+            fact = f"       added after training: {edge.head} · {edge.relation} · {edge.tail}"
+            out.print(Text(fact, "magenta"), soft_wrap=True)
     if answer.sources:
         shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in answer.sources)
         out.print(Text(f"       based on {answer.basis}: {shares}", "dim"), soft_wrap=True)
@@ -154,11 +160,12 @@ def check(
     relation: Annotated[str, typer.Argument(help="The relation.")],
     tail: Annotated[str, typer.Argument(help="The tail of the fact.")],
     beam: BeamOption = None,
+    facts: FactsOption = None,
     as_json: AsJson = False,
 ) -> None:
     """How likely a fact is, and what speaks for and against it. A fact of the graph is judged without itself."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as for `answer`
-    found = squire.Run(run).check(head, relation, tail, beam=beam)
+    found = squire.Run(run).check(head, relation, tail, beam=beam, facts=facts or ())
     if as_json:
         print_json(found.as_dict())
     else:
@@ -296,6 +303,9 @@ def serve(
         list[str] | None, typer.Option(help="A further host name of this service. Repeatable.")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    writable: Annotated[
+        bool, typer.Option("--writable", help="Let clients add facts to the graphs and remove them.")
+    ] = False,
 ) -> None:
     """Answer questions over HTTP, and serve a page to ask them. Ctrl-C stops it once running requests are done."""
     with ExitStack() as status:
@@ -309,4 +319,4 @@ def serve(
             errors.print("Press Ctrl-C to stop.", style="dim")
 
         status.enter_context(errors.status("loading"))
-        squire.serve(runs, host, port, token, allow_host or (), open_page, ready)
+        squire.serve(runs, host, port, token, allow_host or (), open_page, ready, writable)

@@ -108,6 +108,20 @@ class Transformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         nn.init.normal_(self.positions.weight, std=config.dim**-0.5)
 
+    def grown(self, num_known: int, rows: Tensor) -> Transformer:
+        """The same model, with these embeddings for entities after the first `num_known`.  rows: (entity, dim)
+
+        It shares all weights but the embeddings.
+        """
+        vocab = Vocabulary(num_known + len(rows), self.vocab.num_relations)
+        with torch.device("meta"):
+            model = Transformer(vocab, self.config, self.prior)
+        state, old = self.state_dict(), self.embedding.weight.detach()
+        parts = old[:num_known], rows.to(old), old[self.vocab.first_relation :]
+        state["embedding.weight"] = torch.cat(parts)
+        model.load_state_dict(state, assign=True)
+        return model.train(self.training)
+
     def forward(self, tokens: Tensor, positions: Tensor, visible: Tensor) -> Tensor:
         """MLP(Enc(·)) of every token.  (row, column) × 2, (row, column, column) -> (row, column, dim)"""
         return self._encode(self.embedding(tokens), positions, visible)

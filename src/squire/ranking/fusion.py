@@ -42,7 +42,7 @@ from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
-from squire.search.trained import TrainedModel
+from squire.search.trained import LoadedRun, TrainedModel
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -178,7 +178,7 @@ class Fusion:
             if self.pool is None:
                 yield FusedRanking(self, lists, symbolic, symbolic, held_out=held_out)
             else:
-                model = self.pool.scorer.scores(lists)
+                model = self.pool.features(lists)
                 yield FusedRanking(self, lists, self.pool.pooled(symbolic, model), symbolic, model, held_out)
 
     def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
@@ -195,13 +195,18 @@ class Fusion:
                 done = end
         return total / 2
 
-    def on(self, facts: Adjacency, hidden: Adjacency | None = None) -> Fusion:
-        """The same fusion for other facts. `hidden` are facts that its rules were mined from and that are gone.
+    def on(self, run: LoadedRun) -> Fusion:
+        """The same fusion for the facts of a run, some of which may have gone or come since it was fitted.
 
-        A model that has seen these facts has no say.
+        Facts that are gone are no support of rules, and the model has no say in questions that they answer.
         """
-        old, pool = self.features, None if hidden else self.pool
-        features = CandidateFeatures(facts, old.rules, self.info.unlinked, old.words, hidden)
+        old, pool = self.features, self.pool
+        is_same = run.graph.num_entities == old.adjacency.num_entities
+        words = old.words if is_same else words_of(run.graph, self.info.use_names)
+        features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
+        if pool:
+            scorer = EdgeScorer(run) if isinstance(run, TrainedModel) else pool.scorer
+            pool = replace(pool, scorer=scorer, gone=run.forgotten)
         return replace(self, features=features, pool=pool)
 
 

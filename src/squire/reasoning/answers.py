@@ -30,6 +30,7 @@ class Edge:
     backwards: bool
     is_fact: bool  # in the graph; otherwise inferred by the model
     probability: float  # of this step by the model, given all before it
+    is_added: bool = False  # a fact that was added after training, or supposed in the question
 
     @property
     def goal(self) -> str:
@@ -70,6 +71,11 @@ class Evidence:
     def text(self) -> str:
         """`Austria ──borders──▶ Germany ╌╌official language 0.82╌╌▶ German`"""
         return " ".join([self.start, *(f"{edge.arrow} {edge.goal}" for edge in self.edges)])
+
+    @property
+    def added(self) -> tuple[Edge, ...]:
+        """The steps along facts that were added after training."""
+        return tuple(edge for edge in self.edges if edge.is_added)
 
     def svg(self) -> str:
         """A small picture: known edges are solid, inferred ones dashed with their probability."""

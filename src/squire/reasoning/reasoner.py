@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,9 +23,10 @@ from squire.core.relations import is_inverse
 from squire.core.run_files import fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
+from squire.graph.changes import Action, Changes, check_facts, load_changes
 from squire.model.recipe import has_model, load_settings
 from squire.ranking.fusion import FusedRanking, Fusion
-from squire.ranking.fusion_file import has_fusion, load_fusion
+from squire.ranking.fusion_file import has_fusion, load_fusion, refreshed_file
 from squire.reasoning.answers import (
     FACTS,
     FURTHER,
@@ -39,7 +40,7 @@ from squire.reasoning.answers import (
     basis_of,
 )
 from squire.rules.anyburl import readable
-from squire.rules.rules import ClosedIndex
+from squire.rules.rules import ClosedIndex, Rules
 from squire.search.decoding import PathRanking, decode
 from squire.search.evidence import GRADES, RuleLookup, edges_of, grades, known_edges
 from squire.search.known_paths import complete, connect, known_paths
@@ -57,9 +58,14 @@ class Reasoner:
     """A run that is loaded and ready to answer: with a model, a fusion, or both."""
 
     def __init__(
-        self, run: LoadedRun, fusion: Fusion | None = None, fingerprints: Mapping[str, str] | None = None
+        self,
+        run: LoadedRun,
+        fusion: Fusion | None = None,
+        fingerprints: Mapping[str, str] | None = None,
+        changes: Changes | None = None,
     ) -> None:
         self.run, self.fusion = run, fusion
+        self.changes = changes or Changes()  # of the graph, since the training
         self.fingerprints = fingerprints or {}  # of the model and the fusion, to tell them from later ones
         self.graph, self.labels = run.graph, run.graph.labels
         self._rules = RuleLookup(run.rules)
@@ -70,24 +76,29 @@ class Reasoner:
     ) -> Reasoner:
         """Load the best model of a run folder and its fusion, or the one that there is.
 
-        Answers rest on the facts of all splits. To measure how good they are, `hide_held_out` leaves out those of
-        valid and test.
+        Answers rest on the facts of all splits, and on those that were added after training. To measure how good
+        they are, `hide_held_out` leaves out valid, test and all that has changed.
         """
         folder = Path(folder)
         made_of = fingerprints(folder)
-        if not has_fusion(folder):
-            return cls(TrainedModel.load(folder, device, hide_held_out=hide_held_out), None, made_of)
-        if has_model(folder):
+        if has_model(folder) or not has_fusion(folder):
             run: LoadedRun = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
-            fusion = load_fusion(folder, run.graph, run, run.facts)
         else:
             graph, recipe = load_settings(folder)
             facts = graph.train if hide_held_out else graph.facts
-            fusion = load_fusion(folder, graph, facts=facts)
-            run = LoadedRun(folder, graph, recipe, fusion.features.rules, facts)
+            run = LoadedRun(folder, graph, recipe, Rules.empty(graph.num_relations), facts)
+        base, changes = run.graph, Changes() if hide_held_out else load_changes(folder)
+        if changes:
+            graph = changes.apply(base)
+            _, mined_after = refreshed_file(folder)
+            mined_from = load_changes(folder, mined_after).apply(base, graph.labels).train if mined_after else None
+            run = run.on(graph, mined_from)
+        if not has_fusion(folder):
+            return cls(run, None, made_of, changes)
+        fusion = load_fusion(folder, base, run, run.facts)
         # The rules of all of train: those that a model was trained with may have seen less.
         rules = fusion.features.rules
-        return cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of)
+        return cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of, changes)
 
     @property
     def has_model(self) -> bool:
@@ -117,8 +128,27 @@ class Reasoner:
         graph, known = self.graph, self.run.facts
         gone = graph.adjacency(facts)
         remaining = graph.adjacency(known.triples[~gone.contains_each(*known.triples.T)])
-        mined_from = graph.adjacency(facts[graph.train.contains_each(*facts.T)])
-        return Reasoner(replace(self.run, facts=remaining), self.fused.on(remaining, mined_from))
+        run = replace(self.run, facts=remaining)
+        return Reasoner(run, self.fused.on(run), changes=self.changes)
+
+    def changed(self, changes: Changes) -> Reasoner:
+        """The same run with other changes of its graph, all of them counted from the training on."""
+        base = self.run.base or self.graph
+        graph, refreshed = changes.apply(base), self.run.refreshed
+        if refreshed is not None and graph.num_entities != self.graph.num_entities:
+            _, mined_after = refreshed_file(self.run.folder)
+            refreshed = load_changes(self.run.folder, mined_after).apply(base, graph.labels).train
+        run = self.run.on(graph, refreshed)
+        return Reasoner(run, self.fusion and self.fusion.on(run), self.fingerprints, changes)
+
+    def supposing(self, facts: Any = (), without: Any = ()) -> Reasoner:
+        """The same run if these facts were true, and those were not: rows of labels, frames or files."""
+        changes, base = self.changes, self.run.base or self.graph
+        steps: tuple[tuple[Action, Any], ...] = (("add", facts), ("remove", without))
+        for action, given in steps:
+            if isinstance(given, str | Path) or len(given):
+                changes = changes.then(action, check_facts(base, changes, action, given).facts)
+        return self if changes == self.changes else self.changed(changes)
 
     @property
     def step(self) -> int:
@@ -423,7 +453,9 @@ class Reasoner:
         backwards = is_inverse(relation, self.graph.num_relations)
         head, tail = (goal, start) if backwards else (start, goal)
         ends = self._entity(head), self._relation(relation), self._entity(tail)
-        return Edge(*ends, backwards, is_fact, probability)
+        added = self.run.added
+        is_added = is_fact and added is not None and added.contains(start, relation, goal)
+        return Edge(*ends, backwards, is_fact, probability, is_added)
 
     def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
         rules, rule = self.run.rules, self._rules.follows(relation, path)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from squire import Aggregate as Aggregate
 from squire import Answer as Answer
 from squire import Answers as Answers
+from squire import Change as Change
 from squire import Evidence as Evidence
 from squire import FactCheck as FactCheck
 from squire import Graph, LabelIndex, Reasoner, Run, attention_of, check_fact
@@ -34,6 +35,7 @@ NEAREST = 3  # labels suggested instead of an unknown one
 EXAMPLES = 6  # questions on a model card
 
 Query = tuple[int, int]  # entity, edge type
+Rows = Sequence[tuple[str, str, str]]  # facts as labels
 
 _annotation_lock = threading.Lock()  # judgements are written one at a time: every request opens the files anew
 
@@ -100,9 +102,22 @@ class Model:
         ids = np.array(queries, np.int32).reshape(-1, 2)
         return reasoner.stream(ids, decoding, k=options.k, new_only=options.new_only, ranking=options.ranking)
 
-    def check(self, head: str, relation: str, tail: str, beam: int | None) -> bytes:
+    def check(self, head: str, relation: str, tail: str, beam: int | None, facts: Rows = ()) -> bytes:
         """How likely a fact is, equal to the output of `squire check --json`."""
-        return as_json(check_fact(self._reasoner, head, relation, tail, beam))
+        return as_json(check_fact(self._reasoner.supposing(facts), head, relation, tail, beam))
+
+    def answer_if(self, asked: Any, facts: Rows) -> bytes:
+        """The answers to a question if these facts were true."""
+        supposed = Model(self.name, self._reasoner.supposing(facts))
+        query = supposed._reasoner.query(asked.head, asked.relation, asked.tail)
+        return supposed.answer_all([query], asked.options())[0]
+
+    def change(self, action: str, facts: Rows) -> tuple[Change, Model]:
+        """Adds facts to the graph or removes them, on disk, and gives the model that knows it."""
+        run = Run(self._folder)
+        run.reasoner = self._reasoner
+        change = run.add(facts) if action == "add" else run.remove(facts)
+        return change, Model(self.name, run.reasoner)
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
         """The output of `squire study attention --json`, for one layer if `layer` is given."""

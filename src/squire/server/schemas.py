@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -11,6 +12,7 @@ from squire.server.models import SCORES, Aggregate, Evidence, Options, RankedBy
 # Limits of one request; also in docs/service.md.
 MAX_K, MAX_BEAM, MAX_BATCH = 100, 1024, 1000
 MAX_LABEL = 2000  # characters
+MAX_SUPPOSED = 100  # facts that count for one question
 MAX_MATCHES, MAX_EDGES = 200, 500  # labels of one search, edges of one neighbourhood
 
 
@@ -90,10 +92,30 @@ class OptionsBody(BaseModel):
         return Options(self.k, self.grounded, self.new_only, self.beam, self.aggregate, self.ranking)
 
 
+class FactBody(BaseModel):
+    """A fact; its entities may be new."""
+
+    model_config = _config({**ASK_TAIL, "tail": "French"})
+    head: Label
+    relation: Label
+    tail: Label
+
+
+Supposed = Annotated[
+    list[FactBody], Field(max_length=MAX_SUPPOSED, description="What if these facts were true? Nothing is kept.")
+]
+
+
+def rows_of(facts: Sequence[FactBody]) -> list[tuple[str, str, str]]:
+    """As rows of labels."""
+    return [(one.head, one.relation, one.tail) for one in facts]
+
+
 class AnswerBody(QuestionBody, OptionsBody):
     """A question, and how to answer it."""
 
     model_config = _config({**ASK_TAIL, "k": 3}, {**ASK_HEAD, "grounded": True}, **ONE_END)
+    facts: Supposed = []
 
 
 class BatchBody(OptionsBody):
@@ -111,6 +133,7 @@ class CheckBody(BaseModel):
     relation: Label
     tail: Label
     beam: Beam | None = None
+    facts: Supposed = []
 
 
 class AttentionBody(QuestionBody):
