@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,9 @@ def figures(answers: squire.Answers) -> list[tuple[str, float | None, str]]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove"]), some_facts), max_size=5))
-def test_a_changed_graph_is_the_set_of_its_facts(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
+def test_a_changed_graph_is_the_set_of_its_facts(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
+) -> None:
     base, folder = family(), tmp_path_factory.mktemp("run")
     facts = facts_of(base)
     for action, own in steps:

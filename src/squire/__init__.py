@@ -39,8 +39,13 @@ if TYPE_CHECKING:
     from squire.reasoning.attention import attention_of as attention_of
     from squire.reasoning.checks import FactCheck as FactCheck
     from squire.reasoning.checks import check_fact as check_fact
+    from squire.reasoning.connections import Connections as Connections
+    from squire.reasoning.connections import find_connections as find_connections
     from squire.reasoning.reasoner import RankedBy as RankedBy
     from squire.reasoning.reasoner import Reasoner as Reasoner
+    from squire.reasoning.reasons import Reasons as Reasons
+    from squire.reasoning.reasons import find_reasons as find_reasons
+    from squire.reasoning.restrictions import restrict as restrict
     from squire.rules.mining import MiningOptions as MiningOptions
     from squire.rules.ruleset import RuleSet as RuleSet
     from squire.search.options import Aggregate as Aggregate
@@ -52,6 +57,7 @@ _HOMES = {
     "Answer": "reasoning.answers",
     "Answers": "reasoning.answers",
     "Change": "graph.changes",
+    "Connections": "reasoning.connections",
     "DoubtfulFacts": "completion.doubts",
     "Evaluation": "evaluation.report",
     "Evidence": "reasoning.answers",
@@ -64,6 +70,7 @@ _HOMES = {
     "Predictions": "completion.predictions",
     "RankedBy": "reasoning.reasoner",
     "Reasoner": "reasoning.reasoner",
+    "Reasons": "reasoning.reasons",
     "RuleSet": "rules.ruleset",
     "Run": "api",
     "attention_of": "reasoning.attention",
@@ -71,11 +78,14 @@ _HOMES = {
     "check_graph": "graph.loading",
     "evaluate_rules": "api",
     "fetch_dataset": "api",
+    "find_connections": "reasoning.connections",
+    "find_reasons": "reasoning.reasons",
     "fuse": "api",
     "list_datasets": "graph.benchmarks.datasets",
     "load_graph": "graph.loading",
     "mine": "api",
     "plot": "api",
+    "restrict": "reasoning.restrictions",
     "sample_paths": "api",
     "serve": "server.serving",
     "train": "api",

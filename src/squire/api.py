@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from squire.ranking.context import Heads
     from squire.reasoning.answers import Answers
     from squire.reasoning.checks import FactCheck
+    from squire.reasoning.connections import Connections
     from squire.reasoning.reasoner import RankedBy, Reasoner
+    from squire.reasoning.reasons import Reasons
 
 logger = logging.getLogger(__name__)
 HOLDOUT = 0.05  # share of a single file for each of valid and test
@@ -276,6 +278,9 @@ class Run:
         new_only: bool = False,
         ranking: RankedBy | None = None,
         facts: Any = (),
+        among: Sequence[str] | str | Path | None = None,
+        type: str | None = None,
+        not_linked: bool = False,
         **search: Unpack[SearchSettings],
     ) -> Answers:
         """Answer (head, relation, ?), or (?, relation, tail) if `head` is None, with evidence.
@@ -286,10 +291,18 @@ class Run:
         grounded: use known edges only. new_only: leave out the facts.
         ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
         facts: what if these were true? Rows of labels, a frame or a file, for this question only.
+        among: whom an answer may be: labels, or a file with one a line. type: only entities that have this value
+        of a relation like `is a`, or occur where such entities do. not_linked: only entities without a fact that
+        links them to the one asked about. Confidence stays that of the fact; ranks are among these.
         """
-        return self.reasoner.supposing(facts).answer(
-            head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking, **search
-        )
+        from squire.reasoning.restrictions import restrict
+
+        reasoner = self.reasoner.supposing(facts)
+        restriction = restrict(reasoner.graph, reasoner.run.facts, among, type, not_linked)
+        return reasoner.answer(
+            head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking,
+            restriction=restriction, **search,
+        )  # fmt: skip
 
     def check(self, head: str, relation: str, tail: str, *, beam: int | None = None, facts: Any = ()) -> FactCheck:
         """How likely a fact is, the evidence for it and what speaks against it. Needs a fusion.
@@ -337,6 +350,29 @@ class Run:
         elif "reasoner" in self.__dict__:
             self.reasoner = self.reasoner.changed(load_changes(self.folder))
         return change
+
+    def connect(self, first: str, second: str, *, hops: int = 3, facts: Any = ()) -> Connections:
+        """How two entities are connected: paths by relation pattern, most telling first, and what they suggest.
+
+        hops: facts in a path, at most 3. facts: as for `answer`. Needs no model.
+
+        >>> squire.Run("runs/world").connect("Austria", "Germany")
+        """
+        from squire.reasoning.connections import find_connections
+
+        return find_connections(self.reasoner.supposing(facts), first, second, hops=hops)
+
+    def why(self, head: str, relation: str, tail: str, *, facts: Any = ()) -> Reasons:
+        """What an answer hangs on: its confidence without each fact, and what is behind its sources.
+
+        The facts are really left out, so `remove` leads to the same figures. facts: as for `answer`. Needs a
+        fusion.
+
+        >>> squire.Run("runs/world").why("Niger", "official language", "French")
+        """
+        from squire.reasoning.reasons import find_reasons
+
+        return find_reasons(self.reasoner.supposing(facts), head, relation, tail)
 
     def doubt(
         self,
@@ -402,6 +438,9 @@ class Run:
         precision: float | None = None,
         ranking: RankedBy | None = None,
         grounded: bool = False,
+        among: Sequence[str] | str | Path | None = None,
+        type: str | None = None,
+        not_linked: bool = False,
         force: bool = False,
         device: str | None = None,
         progress: bool = True,
@@ -413,6 +452,7 @@ class Run:
         relations: ask for these only. heads: whom to ask: "known" (those that have the relation), "typical" (also
         entities like them; the default), or "all". queries: a TSV file of questions instead.
         k: answers per question. precision: keep answers of which this share should be true.
+        among, type, not_linked: whom an answer may be, as in `answer`.
 
         After Ctrl-C or a crash, the same call continues.
         """
@@ -420,7 +460,7 @@ class Run:
 
         options = CompletionOptions(
             relations, heads, Path(queries) if queries else None, k, min_score, precision, ranking, grounded,
-            _given(search),
+            _given(search), among, type, not_linked,
         )  # fmt: skip
         file = self.folder / "predictions.parquet" if output is None else Path(output)
         if output is not None:

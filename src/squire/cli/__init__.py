@@ -58,6 +58,8 @@ app = typer.Typer(
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(runs.train)
 app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(runs.answer)
 app.command(epilog="Example: squire check runs/world France borders Mexico")(runs.check)
+app.command(epilog="Example: squire connect runs/world Austria Germany")(changes.connect)
+app.command(epilog="Example: squire why runs/world Niger 'official language' French")(changes.why)
 app.command(epilog="Example: squire evaluate runs/world --split valid")(runs.evaluate)
 app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(runs.complete)
 app.command(epilog="Example: squire doubt runs/world -o suspects.tsv --relation currency")(runs.doubt)

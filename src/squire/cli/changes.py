@@ -1,4 +1,4 @@
-"""Commands that change the graph of a run: add and remove."""
+"""Commands on the graph of a run: add and remove facts, connect two entities, say why an answer is given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 import squire
 from squire.cli.console import out, print_json
-from squire.cli.options import AsJson, RunFolder
+from squire.cli.options import AsJson, FactsOption, RunFolder
 
 FactFile = Annotated[Path, typer.Argument(metavar="FACTS", help="A file of facts: TSV, CSV, RDF or Parquet.")]
 RefreshOption = Annotated[
@@ -22,16 +22,40 @@ def add(run: RunFolder, facts: FactFile, refresh_rules: RefreshOption = False, a
 
     A file with a mistake is refused as a whole. `squire train --resume` learns what has changed.
     """
-    _print(squire.Run(run).add(facts, refresh_rules=refresh_rules), as_json)
+    _show(squire.Run(run).add(facts, refresh_rules=refresh_rules), as_json)
 
 
 def remove(run: RunFolder, facts: FactFile, refresh_rules: RefreshOption = False, as_json: AsJson = False) -> None:
     """Remove facts from the graph of a run, as `squire add` adds them. All must be in the graph."""
-    _print(squire.Run(run).remove(facts, refresh_rules=refresh_rules), as_json)
+    _show(squire.Run(run).remove(facts, refresh_rules=refresh_rules), as_json)
 
 
-def _print(change: squire.Change, as_json: bool) -> None:
+def connect(
+    run: RunFolder,
+    first: Annotated[str, typer.Argument(help="An entity.")],
+    second: Annotated[str, typer.Argument(help="Another one.")],
+    hops: Annotated[int, typer.Option(min=1, max=3, help="Facts in a path, at most.")] = 3,
+    facts: FactsOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """How two entities are connected: paths by relation pattern, most telling first, and what they suggest."""
+    _show(squire.Run(run).connect(first, second, hops=hops, facts=facts or ()), as_json)
+
+
+def why(
+    run: RunFolder,
+    head: Annotated[str, typer.Argument(help="The entity asked about.")],
+    relation: Annotated[str, typer.Argument(help="The relation.")],
+    tail: Annotated[str, typer.Argument(help="The answer.")],
+    facts: FactsOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """What an answer hangs on: its confidence without each fact, rules with paths, similar entities, words."""
+    _show(squire.Run(run).why(head, relation, tail, facts=facts or ()), as_json)
+
+
+def _show(found: squire.Change | squire.Connections | squire.Reasons, as_json: bool) -> None:
     if as_json:
-        print_json(change.as_dict())
+        print_json(found.as_dict())
     else:
-        out.print(repr(change), markup=False, highlight=False, soft_wrap=True)
+        out.print(repr(found), markup=False, highlight=False, soft_wrap=True)

@@ -14,14 +14,17 @@ import squire
 from squire.cli.console import errors, out, print_evaluation, print_json, say
 from squire.cli.options import (
     AggregateOption,
+    AmongOption,
     AsJson,
     BeamOption,
     DeviceOption,
     FactsOption,
     GroundedOption,
     MissingOption,
+    NotLinkedOption,
     RankingOption,
     RunFolder,
+    TypeOption,
 )
 
 UNKNOWN = "?"
@@ -102,6 +105,9 @@ def answer(
     aggregate: AggregateOption = None,
     ranking: RankingOption = None,
     facts: FactsOption = None,
+    among: AmongOption = None,
+    kind: TypeOption = None,
+    not_linked: NotLinkedOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are facts, dashed ones are inferred."""
@@ -110,7 +116,7 @@ def answer(
     found = squire.Run(run).answer(
         None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail,
         k=k, grounded=grounded, new_only=new_only, ranking=ranking, beam=beam, aggregate=aggregate,
-        facts=facts or (),
+        facts=facts or (), among=among, type=kind, not_linked=not_linked,
     )  # fmt: skip
     if as_json:
         print_json(found.as_dict())
@@ -246,6 +252,9 @@ def complete(
     grounded: GroundedOption = False,
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
+    among: AmongOption = None,
+    kind: TypeOption = None,
+    not_linked: NotLinkedOption = False,
     device: DeviceOption = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
@@ -253,7 +262,7 @@ def complete(
     squire.Run(run).complete(
         output, relations=relations, heads=heads, queries=queries, k=k, min_score=min_score,
         precision=precision, ranking=ranking, grounded=grounded, force=force, device=device, beam=beam,
-        aggregate=aggregate,
+        aggregate=aggregate, among=among, type=kind, not_linked=not_linked,
     )  # fmt: skip
 
 

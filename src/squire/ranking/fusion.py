@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.parallel import one_ahead, thread_count
+from squire.core.ragged import offsets_from
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
-from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.graph.adjacency import Adjacency, AnyIds, Ids, Offsets
 from squire.graph.folds import FOLDS, held_back, hide, pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
@@ -180,6 +181,34 @@ class Fusion:
             else:
                 model = self.pool.features(lists)
                 yield FusedRanking(self, lists, self.pool.pooled(symbolic, model), symbolic, model, held_out)
+
+    def rank_with(self, query: Ids, entities: AnyIds) -> FusedRanking:
+        """The candidates of one query, among which are all these entities.  (2), (entity)"""
+        (found,) = self.rank(query[None], threads=1)
+        missing = np.setdiff1d(entities, found.lists.candidates).astype(np.int32)
+        if not len(missing):
+            return found
+        parts, kept, done = [found], [np.arange(len(found.scores))], 0
+        for judged in self.rank(np.repeat(query[None], len(missing), axis=0), threads=1, wanted=missing):
+            own, done = missing[done : done + len(judged.lists)], done + len(judged.lists)
+            parts.append(judged)
+            kept.append(np.flatnonzero(judged.lists.candidates == own[judged.lists.query]))
+        lists = CandidateLists.join([part.lists.take(rows) for part, rows in zip(parts, kept, strict=True)])
+        order = np.argsort(lists.candidates)
+
+        def column(name: str) -> Any:
+            return np.concatenate([getattr(part, name)[rows] for part, rows in zip(parts, kept, strict=True)])[
+                order
+            ]
+
+        one = CandidateLists(
+            query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
+        )
+        model = None if self.pool is None else column("model_features")
+        ranking = FusedRanking(self, one, column("scores"), column("symbolic"), model)
+        # Those of the lists that they come from: further candidates do not change how likely a fact is.
+        ranking.__dict__.update(confidence=column("confidence"), rank_score=column("rank_score"))
+        return ranking
 
     def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
         """How plausible facts are that the graph does not have: the mean of both directions.  (triple, 3)"""

@@ -16,7 +16,7 @@ from squire.errors import UnknownName
 from squire.server import models as served
 from squire.server import schemas
 from squire.server.batching import Batcher, Done
-from squire.server.models import Answers, FactCheck, Model, Options, __version__
+from squire.server.models import Answers, Connections, FactCheck, Model, Options, Reasons, __version__
 from squire.server.problems import Problem, as_json
 from squire.server.schemas import MAX_EDGES, MAX_LABEL, MAX_MATCHES, Annotator, Label
 
@@ -188,6 +188,22 @@ async def check(request: Request, service: ServiceDep, model: ModelDep, body: sc
     return await service.decode(
         request, lambda: model.check(body.head, body.relation, body.tail, body.beam, supposed)
     )
+
+
+@model_api.post("/connect", tags=["questions"], response_model=Connections, responses=decoding)
+async def connect(request: Request, service: ServiceDep, model: ModelDep, body: schemas.ConnectBody) -> Response:
+    """How two entities are connected, and what that suggests: the JSON of `squire connect --json`."""
+    for entity in (body.first, body.second):
+        await run_in_threadpool(model.entity_id, entity)
+    return await service.decode(request, lambda: model.connect(body.first, body.second, body.hops))
+
+
+@model_api.post("/why", tags=["questions"], response_model=Reasons, responses=decoding)
+async def why(request: Request, service: ServiceDep, model: ModelDep, body: schemas.FactBody) -> Response:
+    """What an answer hangs on, and what is behind its sources: the JSON of `squire why --json`."""
+    await run_in_threadpool(model.query, body.head, body.relation)
+    await run_in_threadpool(model.entity_id, body.tail)
+    return await service.decode(request, lambda: model.why(body.head, body.relation, body.tail))
 
 
 @model_api.post("/attention", tags=["questions"], response_model=schemas.AttentionMaps, responses=decoding)

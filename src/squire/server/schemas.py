@@ -88,8 +88,16 @@ class OptionsBody(BaseModel):
         None, description="Rank by the model's paths or by all evidence (fused); default: fused if possible."
     )
 
+    among: list[Label] | None = Field(
+        None, min_length=1, max_length=MAX_BATCH, description="The entities that may be answers."
+    )
+    type: Label | None = Field(None, description="Only entities of this type may be answers.")
+    not_linked: bool = Field(False, description="Only entities that no fact links to the one asked about.")
+
     def options(self) -> Options:
-        return Options(self.k, self.grounded, self.new_only, self.beam, self.aggregate, self.ranking)
+        among = None if self.among is None else tuple(self.among)
+        search = self.beam, self.aggregate, self.ranking
+        return Options(self.k, self.grounded, self.new_only, *search, among, self.type, self.not_linked)
 
 
 class FactBody(BaseModel):
@@ -134,6 +142,15 @@ class CheckBody(BaseModel):
     tail: Label
     beam: Beam | None = None
     facts: Supposed = []
+
+
+class ConnectBody(BaseModel):
+    """Two entities."""
+
+    model_config = _config({"first": "Austria", "second": "Germany"})
+    first: Label
+    second: Label
+    hops: Annotated[int, Field(ge=1, le=3), INTEGER] = Field(3, description="Facts in a path, at most.")
 
 
 class AttentionBody(QuestionBody):
