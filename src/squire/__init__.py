@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from squire.rules.mining import MiningOptions as MiningOptions
     from squire.rules.ruleset import RuleSet as RuleSet
     from squire.search.options import Aggregate as Aggregate
+    from squire.server.mcp import serve_mcp as serve_mcp
     from squire.server.serving import serve as serve
 
 # Where each public name lives. They are imported when they are first used, since torch takes a second to load.
@@ -88,6 +89,7 @@ _HOMES = {
     "restrict": "reasoning.restrictions",
     "sample_paths": "api",
     "serve": "server.serving",
+    "serve_mcp": "server.mcp",
     "train": "api",
     "write_graph": "graph.loading",
 }

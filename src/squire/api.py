@@ -412,6 +412,7 @@ class Run:
         sample: int | None = None,
         seed: int = 0,
         evidence: bool = True,
+        graph: Graph | str | Path | None = None,
         progress: bool = True,
         **search: Unpack[PathSettings],
     ) -> Evaluation:
@@ -419,11 +420,16 @@ class Run:
 
         side: "tail", as in the paper, or "both". weights: those of the "best" epoch, or the "last".
         sample: rank only so many queries, drawn by `seed`. evidence: grade the evidence of some answers.
+        graph: rank a split of this graph instead, whose train facts are known. It has the same relations and other
+        entities, so rules with constants and the model have no say.
         """
+        from squire.evaluation.inductive import evaluate_on
         from squire.evaluation.report import EvaluationOptions, evaluate_run
 
         options = EvaluationOptions(split, side, ranking, weights, sample, seed, evidence, _given(search))
         with progress_bar("loading", progress) as bar:
+            if graph is not None:
+                return evaluate_on(self.folder, _graph(graph), options, bar.stage)
             return evaluate_run(self.folder, options, bar.stage)
 
     def complete(

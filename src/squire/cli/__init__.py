@@ -66,6 +66,7 @@ app.command(epilog="Example: squire doubt runs/world -o suspects.tsv --relation 
 app.command(epilog="Example: squire add runs/world facts.tsv")(changes.add)
 app.command(epilog="Example: squire remove runs/world facts.tsv")(changes.remove)
 app.command(epilog="Example: squire serve runs/world --open")(runs.serve)
+app.command(epilog="Example: squire mcp runs/world")(changes.mcp)
 app.command(epilog="Example: squire fuse runs/world --no-names")(runs.fuse)
 app.command(epilog="Example: squire plot runs/world -o world.png")(runs.plot)
 app.add_typer(data.app, name="data")

@@ -54,6 +54,11 @@ def why(
     _show(squire.Run(run).why(head, relation, tail, facts=facts or ()), as_json)
 
 
+def mcp(run: RunFolder) -> None:
+    """Serve a run over the Model Context Protocol, on standard input and output, until the client leaves."""
+    squire.serve_mcp(run)
+
+
 def _show(found: squire.Change | squire.Connections | squire.Reasons, as_json: bool) -> None:
     if as_json:
         print_json(found.as_dict())

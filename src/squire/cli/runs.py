@@ -209,6 +209,9 @@ def evaluate(
     ] = "best",
     sample: Annotated[int | None, typer.Option(min=1, help="Rank only so many queries, drawn by --seed.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
+    graph: Annotated[
+        str | None, typer.Option(help="Rank a split of this graph, of other entities and the same relations.")
+    ] = None,
     relations: Annotated[int, typer.Option(min=0, help="Relations to list, most frequent first.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -216,6 +219,7 @@ def evaluate(
     evaluation = squire.Run(run).evaluate(
         split=split, side=side, ranking=ranking, weights=weights, sample=sample, seed=seed, aggregate=aggregate,
         beam=beam, prune=prune, constraint=None if constraint == "none" else constraint, edge_ends=edge_ends,
+        graph=graph,
     )  # fmt: skip
     if as_json:
         print_json(evaluation.as_dict())
