@@ -24,7 +24,9 @@ from squire.cli import app
 from squire.errors import DataError
 from squire.graph.changes import Changes, load_changes, record_change
 from squire.graph.graph import Graph
+from squire.ranking.features import CandidateLists
 from squire.ranking.fusion_file import load_refreshed
+from squire.ranking.model_features import EdgeScorer
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.mining import mine_rules
 from squire.rules.rules import Rules
@@ -187,6 +189,19 @@ def test_a_grown_model_says_the_same_of_the_entities_that_it_knew(folder: Path) 
     assert np.array_equal(
         after.model.embedding.weight[zoe].detach(), before.model.embedding.weight[before.model.vocab.mask].detach()
     )
+
+
+def test_a_model_has_no_opinion_of_answers_that_it_has_not_seen(folder: Path) -> None:
+    squire.Run(folder).add(NEW)
+    run = Reasoner.load(folder).trained
+    n = family().num_entities
+    candidates = np.array([0, 3, 5, n, n + 2], np.int32)
+    lists = CandidateLists(
+        np.array([[1, 0]], np.int32), np.array([0, 5]), candidates, np.zeros((5, 1), np.float32)
+    )
+    (found,) = EdgeScorer(run).scores(lists).T
+    assert len(set(found[:3].tolist())) == 3
+    assert found[3:] == pytest.approx(found[:3].mean())
 
 
 # ------------------------------------------------------------------------------------------------- learning
