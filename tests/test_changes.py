@@ -266,7 +266,7 @@ def test_a_writable_service_changes_its_graph(folder: Path) -> None:
         assert writer.post(f"{where}/answer", json=question).json() == supposed
         assert writer.get(f"{where}/entities", params={"q": "zoe"}).json()["matches"][0]["name"] == "zoe"
         wrong = {"facts": [*body["facts"], {"head": "zoe", "relation": "likes", "tail": "nobody"}]}
-        assert "facts, row 3" in error_of(writer.request("DELETE", f"{where}/facts", json=wrong), 422)["message"]
+        assert "facts, row 3" in error_of(writer.request("DELETE", f"{where}/facts", json=wrong), 404)["message"]
         assert writer.request("DELETE", f"{where}/facts", json=body).json()["facts"] == 3
         assert error_of(writer.post(f"{where}/answer", json=question), 404)["code"] == "unknown_name"
     assert squire.Run(folder).graph == family()

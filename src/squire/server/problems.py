@@ -43,7 +43,11 @@ class Problem(Exception):
     def from_error(cls, error: SquireError) -> Problem:
         if isinstance(error, UnknownName):
             return cls(404, str(error), code="unknown_name", nearest=error.nearest)
-        return cls(422 if isinstance(error, SettingError | DataError) else 500, str(error))
+        if isinstance(
+            error, DataError
+        ):  # facts or candidates of a request with names that the graph does not have
+            return cls(404, str(error), code="unknown_name")
+        return cls(422 if isinstance(error, SettingError) else 500, str(error))
 
     @classmethod
     def internal(cls) -> Problem:
