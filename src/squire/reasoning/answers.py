@@ -38,6 +38,11 @@ class Edge:
         return self.head if self.backwards else self.tail
 
     @property
+    def fact(self) -> str:
+        """`Austria · borders · Italy`"""
+        return f"{self.head} · {self.relation} · {self.tail}"
+
+    @property
     def arrow(self) -> str:
         """`──borders──▶`, or `╌╌borders 0.82╌╌▶` if inferred; `◀──borders──` if backwards."""
         line, label = ("──", self.relation) if self.is_fact else ("╌╌", f"{self.relation} {self.probability:.2f}")
@@ -227,6 +232,7 @@ class Answers(Sequence[Answer]):
         lines = [self.question, *([f"     The graph says: {self.known}"] if self.facts else [])]
         for one in self.answers[:SHOWN]:
             lines += [f"{one.rank:3}. {one.entity}  {one.summary}", f"       {one.evidence.text}"]
+            lines += [f"       added after training: {edge.fact}" for edge in one.evidence.added]
         if len(self.answers) > SHOWN:
             lines.append(f"     … and {len(self.answers) - SHOWN} more")
         return "\n".join(lines if self.answers else [*lines, "     no new answer"])
