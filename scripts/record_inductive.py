@@ -5,8 +5,9 @@
 
 A share of the entities is taken out of the graph with all their facts, and a run is trained on what is left. Half
 of those facts are then added, as `squire add` does it, and the other half is asked, in both directions. Beside it
-stand a run that was trained with the added facts from the start, and the frequency of answers. Facts that are
-asked have both ends in the graph. Labels are those of `squire data list`, found below SQUIRE_DATA.
+stand the same with rules that are mined again, a run that was trained with the added facts from the start, and the
+frequency of answers. Facts that are asked have both ends in the graph. Labels are those of `squire data list`, found
+below SQUIRE_DATA.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.reasoning.reasoner import Reasoner
+from squire.training.changes import refresh_rules
 
 HOME = Path(__file__).resolve().parents[1]
 SHARE = 0.05  # of the entities
@@ -74,16 +76,18 @@ def record(graph: Graph, model: bool, most: int, seed: int) -> dict[str, object]
         there = set(run.graph.labels.entities)
         asked = [fact for fact in asked if {fact[0], fact[2]} <= there and fact[1] in base.labels.relations][:most]
         grown = measure(run.folder, asked)
+        refresh_rules(run.folder)
+        refreshed = measure(run.folder, asked)
         whole = Graph.from_triples(train + added, valid=valid, name=graph.name)
         refit = measure(squire.train(whole, Path(temporary) / "refit", model=model, progress=False).folder, asked)
-    rows = {"added": grown[0], "refit": refit[0], "frequency": grown[1]}
+    rows = {"added": grown[0], "added, rules refreshed": refreshed[0], "refit": refit[0], "frequency": grown[1]}
     return {
         "graph": graph.name,
         "entities_out": len(new),
         "facts_added": len(added),
         "facts_asked": len(asked),
         "rows": {name: row.as_dict() for name, row in rows.items()},
-        "share_of_refit": grown[0].mrr / refit[0].mrr,
+        "share_of_refit": {"added": grown[0].mrr / refit[0].mrr, "refreshed": refreshed[0].mrr / refit[0].mrr},
         "train_s": round(fitted - began, 1),
         "add_s": round(adding, 3),
         "machine": {"cores": os.cpu_count(), "load_average": round(os.getloadavg()[0], 2)},

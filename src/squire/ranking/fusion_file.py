@@ -110,7 +110,8 @@ def load_fusion(
         if isinstance(run, TrainedModel) and state["model"] == run.fingerprint:
             arrays = checkpoint.part("pool.")
             weights, means = arrays["weights"], arrays["means"]
-            pool = ModelPool(EdgeScorer(run), state["own_weight"], weights, means, run.forgotten)
+            gone = run.forgotten if run.base else None
+            pool = ModelPool(EdgeScorer(run), state["own_weight"], weights, means, gone)
         elif state["model"]:
             logger.warning(
                 "%s: the model has changed since it was weighed, and has no say. Run `squire fuse %s` again.",

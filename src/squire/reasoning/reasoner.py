@@ -148,7 +148,7 @@ class Reasoner:
         changes, base = self.changes, self.run.base or self.graph
         steps: tuple[tuple[Action, Any], ...] = (("add", facts), ("remove", without))
         for action, given in steps:
-            if isinstance(given, str | Path) or len(given):
+            if not hasattr(given, "__len__") or len(given):  # a file or a generator has no length
                 changes = changes.then(action, check_facts(base, changes, action, given).facts)
         return self if changes == self.changes else self.changed(changes)
 
