@@ -6,8 +6,8 @@
 A share of the entities is taken out of the graph with all their facts, and a run is trained on what is left. Half
 of those facts are then added, as `squire add` does it, and the other half is asked, in both directions. Beside it
 stand the same with rules that are mined again, a run that was trained with the added facts from the start, and the
-frequency of answers. Facts that are asked have both ends in the graph. Labels are those of `squire data list`, found
-below SQUIRE_DATA.
+frequency of answers. Facts that are asked have both ends in the graph. Labels are those of `squire data list`,
+found below SQUIRE_DATA.
 """
 
 from __future__ import annotations
