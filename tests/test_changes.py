@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from graphs import facts_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,9 @@ from squire.cli import app
 from squire.errors import DataError
 from squire.graph.changes import Changes, load_changes, record_change
 from squire.graph.graph import Graph
+from squire.model.recipe import ModelConfig
+from squire.model.transformer import Transformer
+from squire.model.vocabulary import Vocabulary
 from squire.ranking.features import CandidateLists
 from squire.ranking.fusion_file import load_refreshed
 from squire.ranking.model_features import EdgeScorer
@@ -189,6 +193,22 @@ def test_a_grown_model_says_the_same_of_the_entities_that_it_knew(folder: Path) 
     assert np.array_equal(
         after.model.embedding.weight[zoe].detach(), before.model.embedding.weight[before.model.vocab.mask].detach()
     )
+
+
+def test_edge_embeddings_say_nothing_of_new_entities() -> None:
+    vocab, config = Vocabulary(4, 2), ModelConfig(layers=1, dim=8, heads=2, feedforward=8, edge_rank=3)
+    model = Transformer(vocab, config)
+    grown = model.grown(4, [torch.tensor([0, 2]), torch.tensor([], dtype=torch.int64)])
+    assert grown.edges is not None
+    assert model.edges is not None
+    heads, relations = torch.tensor([0, 4, 5]), torch.tensor([1, 1, 3])
+    found = grown.edges.logits(heads, relations)
+    assert torch.allclose(found[0, :4], model.edges.logits(heads[:1], relations[:1])[0])
+    assert not found[1:].any()
+    assert not found[:, 4:].any()
+    assert torch.equal(grown.embedding.weight[4], model.embedding.weight[[0, 2]].mean(0))
+    assert torch.equal(grown.embedding.weight[5], model.embedding.weight[vocab.mask])
+    assert torch.equal(grown.embedding.weight[6:], model.embedding.weight[4:])
 
 
 def test_a_model_has_no_opinion_of_answers_that_it_has_not_seen(folder: Path) -> None:

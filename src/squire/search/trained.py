@@ -126,8 +126,8 @@ class TrainedModel(LoadedRun):
         """As for any run. The model takes a new entity for the mean of those that it is linked to."""
         run = super().on(graph, refreshed)
         assert run.base is not None
-        rows = _mean_neighbours(self.model, graph, run.base.num_entities)
-        return replace(run, model=self.model.grown(run.base.num_entities, rows))
+        known = run.base.num_entities
+        return replace(run, model=self.model.grown(known, _known_neighbours(graph, known)))
 
     @property
     def decoder(self) -> TransformerDecoder:
@@ -135,16 +135,10 @@ class TrainedModel(LoadedRun):
         return TransformerDecoder(self.model)
 
 
-def _mean_neighbours(model: Transformer, graph: Graph, num_known: int) -> Tensor:
-    """Embeddings of the entities after the first `num_known`; <mask> if they are linked to none of these."""
-    weight = model.embedding.weight.detach()
-    rows = weight[model.vocab.mask].repeat(graph.num_entities - num_known, 1)
-    for row, entity in enumerate(range(num_known, graph.num_entities)):
-        near = graph.facts.edges(entity)[1]
-        near = near[near < num_known]
-        if len(near):
-            rows[row] = weight[torch.from_numpy(near.astype(np.int64))].mean(0)
-    return rows
+def _known_neighbours(graph: Graph, num_known: int) -> list[Tensor]:
+    """For each entity after the first `num_known`, those of the first that it is linked to."""
+    found = (graph.facts.edges(entity)[1] for entity in range(num_known, graph.num_entities))
+    return [torch.from_numpy(near[near < num_known].astype(np.int64)) for near in found]
 
 
 def new_model(graph: Graph, recipe: Recipe) -> Transformer:
