@@ -225,7 +225,7 @@ def reasoner_of(graph: Graph, fusion: Fusion) -> Reasoner:
     """Answers without a model, by the facts of all splits."""
     rules = fusion.features.rules
     run = LoadedRun(Path(graph.name), graph, load_recipe("small"), rules.take(rules.is_closed), graph.facts)
-    return Reasoner(run, fusion.on(graph.facts))
+    return Reasoner(run, fusion.on(run))
 
 
 def typical_questions(facts: Adjacency, seed: int) -> Ids:

@@ -35,10 +35,10 @@ def family_model() -> Model:
 
 @contextmanager
 def client(
-    *models: Model, policy: AccessPolicy | None = None, limits: Limits | None = None
+    *models: Model, policy: AccessPolicy | None = None, limits: Limits | None = None, writable: bool = False
 ) -> Iterator[httpx.Client]:
     """A client of a service in this process, over a real socket."""
-    app = create_app(models or [family_model()], policy, limits)
+    app = create_app(models or [family_model()], policy, limits, writable)
     with running(app, limits) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as found:
         yield found
 

@@ -71,7 +71,8 @@ def test_a_known_fact_is_judged_as_if_the_graph_never_had_it() -> None:
             left = ours.run.facts.triples
             left = left[~np.all(left == triple, axis=1)]
             remaining = Adjacency.build(left, graph.num_entities, graph.num_relations)
-            ignorant = Reasoner(replace(ours.run, facts=remaining), ours.fusion.on(remaining))
+            run = replace(ours.run, facts=remaining)
+            ignorant = Reasoner(run, ours.fusion.on(run))
             head, relation, tail = (column[0].as_py() for column in graph.labels.columns(triple[None]))
             known, unknown = (check_fact(one, head, relation, tail) for one in (ours, ignorant))
             assert (known.is_fact, unknown.is_fact) == (True, False)

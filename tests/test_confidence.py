@@ -6,6 +6,7 @@ import math
 import warnings
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from squire.core.ragged import offsets_from
 from squire.graph.folds import can_be_hidden
 from squire.graph.graph import Graph
+from squire.model.recipe import load_recipe
 from squire.ranking.confidence import (
     DEFAULT_MISSING,
     MOST_CERTAIN,
@@ -34,6 +36,7 @@ from squire.ranking.confidence_fit import HIDDEN_PER_KNOT, Examples, fit_knots, 
 from squire.ranking.features import CandidateLists
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 from squire.rules.mining import MiningOptions
+from squire.search.trained import LoadedRun
 
 OPTIONS = FusionOptions(seed=1, folds=5, mining=MiningOptions(threads=1))
 LOG_ODDS = st.floats(-12, 12)
@@ -185,7 +188,9 @@ def governed() -> tuple[Graph, Fusion]:
 def confidence_in(fusion: Fusion, graph: Graph, head: str, relation: str, tail: str) -> float:
     query = np.array([[graph.labels.entity_id(head), graph.labels.relation_id(relation)]], np.int32)
     wanted = np.array([graph.labels.entity_id(tail)], np.int32)
-    (judged,) = fusion.on(graph.known("train", "valid")).rank(query, threads=1, wanted=wanted)
+    facts = graph.known("train", "valid")
+    run = LoadedRun(Path(graph.name), graph, load_recipe("small"), fusion.features.rules, facts)
+    (judged,) = fusion.on(run).rank(query, threads=1, wanted=wanted)
     return float(judged.confidence[judged.lists.candidates == wanted[0]][0])
 
 

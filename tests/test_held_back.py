@@ -161,7 +161,13 @@ def test_the_fusion_weighs_the_model_and_says_so(folder: Path) -> None:
 
 def test_a_model_that_has_seen_a_fact_has_no_say_about_it(folder: Path) -> None:
     reasoner = Reasoner.load(folder)
-    assert reasoner.without(reasoner.graph.train.triples[:1]).fused.pool is None
+    _, relation, tail = fact = reasoner.graph.train.triples[0].tolist()
+    fusion, other = reasoner.without(reasoner.graph.train.triples[:1]).fused, [tail, relation]
+    backwards = [tail, relation + reasoner.graph.num_relations]
+    for judged in fusion.rank(np.array([fact[:2], backwards, other], np.int32)):
+        assert judged.model_features is not None
+        is_absent = (judged.model_features == ABSENT).all(axis=1)
+        assert [bool(is_absent[judged.lists.rows(i)].all()) for i in range(3)] == [True, True, False]
 
 
 def test_evaluation_shows_both_rankings(folder: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pyoxigraph as ox
 import pytest
 from complete_cases import ODD, a_job, a_reasoner, complete, facts, finish, make_run, rows_of
 from graphs import facts_of, write
@@ -14,6 +15,7 @@ from squire.cli.runs import path_text
 from squire.completion.jobs import Predictor
 from squire.completion.predictions import SCHEMA
 from squire.completion.questions import FileQuestions
+from squire.graph.formats.rdf import label_of
 from squire.graph.loading import load_graph
 from squire.reasoning.answers import Edge, Evidence
 
@@ -111,10 +113,28 @@ def test_n_triples_can_be_read_back(run: Path, whole: Path, tmp_path: Path) -> N
     out = tmp_path / "all.nt.gz"
     expected = rows_of(whole)[1:]
     assert finish(a_job(run, out)) == len(expected)
-    lines = gzip.decompress(out.read_bytes()).decode().splitlines()
-    assert [line.startswith("# ") for line in lines] == [True, False] * len(expected)
-    plain = next(i for i, row in enumerate(expected) if not {"\\", "\n", "\t"} & set("".join(row)))
-    assert lines[2 * plain] == "# {4} {5}: {6}".format(*expected[plain])
+    said: dict[tuple[str, ...], dict[str, str]] = {}
+    statements = list(ox.parse(gzip.decompress(out.read_bytes()), ox.RdfFormat.N_TRIPLES))
+    asserted = {quad.triple for quad in statements}
+    triple_of = {}
+    for quad in statements:
+        if quad.predicate.value.endswith("#reifies"):
+            assert isinstance(quad.object, ox.Triple)
+            assert quad.object in asserted
+            triple_of[quad.subject] = quad.object
+    for quad in statements:
+        if quad.subject in triple_of and isinstance(quad.object, ox.Literal):
+            triple = triple_of[quad.subject]
+            labels = tuple(label_of(term) or "" for term in (triple.subject, triple.predicate, triple.object))
+            said.setdefault(labels, {})[quad.predicate.value.rpartition(":")[2]] = quad.object.value
+    plain = [row for row in expected if not {"\\", "\n", "\t"} & set("".join(row))]
+    once = [row for row in plain if [other[:3] for other in expected].count(row[:3]) == 1]
+    assert once
+    for row in once:
+        own = said[tuple(row[:3])]
+        assert float(own["score"]) == pytest.approx(float(row[4]), rel=1e-5)
+        assert (own["rank"], own["grade"], own["path"], own.get("rule", "")) == (row[3], row[5], row[6], row[7])
+        assert "by squire" in own["//purl.org/dc/terms/provenance"]
     assert facts_of(load_graph(out, literals=True)) == {tuple(row[:3]) for row in expected}
 
 

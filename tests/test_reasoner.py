@@ -338,7 +338,7 @@ def test_json_has_everything_and_reads_back() -> None:
         assert list(read) == ["rank", "entity", "score", "is_fact", "evidence", "further", "paths", "asserted",
             "confidence", "sources", "basis"]  # fmt: skip
         assert list(read["evidence"]) == ["edges", "grade", "probability", "score", "rule"]
-        edge_keys = ["head", "relation", "tail", "backwards", "is_fact", "probability"]
+        edge_keys = ["head", "relation", "tail", "backwards", "is_fact", "probability", "is_added"]
         assert [list(edge) for edge in read["evidence"]["edges"]] == [edge_keys] * len(answer.evidence.edges)
         assert read["entity"] == answer.entity
         assert read["score"] == answer.score

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from squire.evaluation.metrics import Metrics as Metrics
     from squire.evaluation.report import Evaluation as Evaluation
     from squire.graph.benchmarks.datasets import list_datasets as list_datasets
+    from squire.graph.changes import Change as Change
     from squire.graph.graph import Graph as Graph
     from squire.graph.labels import LabelIndex as LabelIndex
     from squire.graph.loading import check_graph as check_graph
@@ -38,11 +39,17 @@ if TYPE_CHECKING:
     from squire.reasoning.attention import attention_of as attention_of
     from squire.reasoning.checks import FactCheck as FactCheck
     from squire.reasoning.checks import check_fact as check_fact
+    from squire.reasoning.connections import Connections as Connections
+    from squire.reasoning.connections import find_connections as find_connections
     from squire.reasoning.reasoner import RankedBy as RankedBy
     from squire.reasoning.reasoner import Reasoner as Reasoner
+    from squire.reasoning.reasons import Reasons as Reasons
+    from squire.reasoning.reasons import find_reasons as find_reasons
+    from squire.reasoning.restrictions import restrict as restrict
     from squire.rules.mining import MiningOptions as MiningOptions
     from squire.rules.ruleset import RuleSet as RuleSet
     from squire.search.options import Aggregate as Aggregate
+    from squire.server.mcp import serve_mcp as serve_mcp
     from squire.server.serving import serve as serve
 
 # Where each public name lives. They are imported when they are first used, since torch takes a second to load.
@@ -50,6 +57,8 @@ _HOMES = {
     "Aggregate": "search.options",
     "Answer": "reasoning.answers",
     "Answers": "reasoning.answers",
+    "Change": "graph.changes",
+    "Connections": "reasoning.connections",
     "DoubtfulFacts": "completion.doubts",
     "Evaluation": "evaluation.report",
     "Evidence": "reasoning.answers",
@@ -62,6 +71,7 @@ _HOMES = {
     "Predictions": "completion.predictions",
     "RankedBy": "reasoning.reasoner",
     "Reasoner": "reasoning.reasoner",
+    "Reasons": "reasoning.reasons",
     "RuleSet": "rules.ruleset",
     "Run": "api",
     "attention_of": "reasoning.attention",
@@ -69,13 +79,17 @@ _HOMES = {
     "check_graph": "graph.loading",
     "evaluate_rules": "api",
     "fetch_dataset": "api",
+    "find_connections": "reasoning.connections",
+    "find_reasons": "reasoning.reasons",
     "fuse": "api",
     "list_datasets": "graph.benchmarks.datasets",
     "load_graph": "graph.loading",
     "mine": "api",
     "plot": "api",
+    "restrict": "reasoning.restrictions",
     "sample_paths": "api",
     "serve": "server.serving",
+    "serve_mcp": "server.mcp",
     "train": "api",
     "write_graph": "graph.loading",
 }

@@ -13,6 +13,7 @@ from squire.core.files import ensure_creatable
 from squire.core.progress import progress_bar
 from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files, fingerprints
 from squire.errors import Interrupted, SettingError
+from squire.graph.changes import Action, Change, load_changes, record_change
 from squire.graph.graph import Graph
 from squire.graph.loading import is_divided, load_graph
 from squire.rules.mining import MiningOptions, mine_rules
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from squire.ranking.context import Heads
     from squire.reasoning.answers import Answers
     from squire.reasoning.checks import FactCheck
+    from squire.reasoning.connections import Connections
     from squire.reasoning.reasoner import RankedBy, Reasoner
+    from squire.reasoning.reasons import Reasons
 
 logger = logging.getLogger(__name__)
 HOLDOUT = 0.05  # share of a single file for each of valid and test
@@ -147,7 +150,7 @@ def train(
     """
     from squire.model.recipe import load_recipe, recipe_for
     from squire.ranking.fusion import FusionOptions
-    from squire.training.pipeline import TrainingOptions, existing_run, new_run, train_run
+    from squire.training.pipeline import TrainingOptions, new_run, resumed_run, train_run
 
     folder, overrides = Path(folder), _overrides(settings)
     fusion = FusionOptions(missing=missing, minutes=None if model else minutes)
@@ -160,7 +163,7 @@ def train(
     def open_folder() -> Any:
         loaded = None if graph is None else _graph_to_train(graph, holdout)
         if resume:
-            return existing_run(folder, loaded)
+            return resumed_run(folder, loaded)
         assert loaded is not None
         chosen = load_recipe(recipe_for(loaded.stats()) if recipe == "auto" else recipe, overrides)
         logger.info("recipe %s: %s", chosen.name, chosen.about)
@@ -229,7 +232,12 @@ class Run:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph, with all splits."""
+        """The graph, with all splits and with what was added and removed after training."""
+        return load_changes(self.folder).apply(self._base)
+
+    @property
+    def _base(self) -> Graph:
+        """The graph of the training."""
         return Graph.load(self.folder / GRAPH)
 
     @cached_property
@@ -269,6 +277,10 @@ class Run:
         grounded: bool = False,
         new_only: bool = False,
         ranking: RankedBy | None = None,
+        facts: Any = (),
+        among: Sequence[str] | str | Path | None = None,
+        type: str | None = None,
+        not_linked: bool = False,
         **search: Unpack[SearchSettings],
     ) -> Answers:
         """Answer (head, relation, ?), or (?, relation, tail) if `head` is None, with evidence.
@@ -278,23 +290,89 @@ class Run:
 
         grounded: use known edges only. new_only: leave out the facts.
         ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
+        facts: what if these were true? Rows of labels, a frame or a file, for this question only.
+        among: whom an answer may be: labels, or a file with one a line. type: only entities that have this value
+        of a relation like `is a`, or occur where such entities do. not_linked: only entities without a fact that
+        links them to the one asked about. Confidence stays that of the fact; ranks are among these.
         """
-        return self.reasoner.answer(
-            head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking, **search
-        )
+        from squire.reasoning.restrictions import restrict
 
-    def check(self, head: str, relation: str, tail: str, *, beam: int | None = None) -> FactCheck:
+        reasoner = self.reasoner.supposing(facts)
+        restriction = restrict(reasoner.graph, reasoner.run.facts, among, type, not_linked)
+        return reasoner.answer(
+            head, relation, tail, k=k, grounded=grounded, new_only=new_only, ranking=ranking,
+            restriction=restriction, **search,
+        )  # fmt: skip
+
+    def check(self, head: str, relation: str, tail: str, *, beam: int | None = None, facts: Any = ()) -> FactCheck:
         """How likely a fact is, the evidence for it and what speaks against it. Needs a fusion.
 
         A fact of the graph is judged as if it were not there.
 
-        beam: paths kept at each step, if the run has a model.
+        beam: paths kept at each step, if the run has a model. facts: as for `answer`.
 
         >>> squire.Run("runs/world").check("France", "borders", "Mexico")
         """
         from squire.reasoning.checks import check_fact
 
-        return check_fact(self.reasoner, head, relation, tail, beam)
+        return check_fact(self.reasoner.supposing(facts), head, relation, tail, beam)
+
+    def add(self, facts: Any, *, refresh_rules: bool = False, progress: bool = True) -> Change:
+        """Add facts to the graph, without training. Entities may be new; relations must be those of the graph.
+
+        facts: rows of (head, relation, tail), a frame, or a file of any format that `load_graph` reads. If one of
+        them is wrong, nothing is changed, and the error says where.
+        refresh_rules: also mine the rules again. Otherwise they keep their counts.
+
+        `train` with `resume=True` learns what has changed.
+
+        >>> run = squire.Run("runs/world")
+        >>> run.add([("Freedonia", "borders", "Austria"), ("Freedonia", "continent", "Europe")])
+        """
+        return self._change("add", facts, refresh_rules, progress)
+
+    def remove(self, facts: Any, *, refresh_rules: bool = False, progress: bool = True) -> Change:
+        """Remove facts from the graph, as `add` adds them. All must be in the graph.
+
+        >>> squire.Run("runs/world").remove([("Austria", "borders", "Italy")])
+        """
+        return self._change("remove", facts, refresh_rules, progress)
+
+    def _change(self, action: Action, facts: Any, refresh: bool, progress: bool) -> Change:
+        change = record_change(self.folder, self._base, action, facts)
+        self.__dict__.pop("graph", None)
+        if refresh:
+            from squire.training.changes import refresh_rules
+
+            with progress_bar("mining", progress) as bar:
+                refresh_rules(self.folder, bar.stage)
+            self.__dict__.pop("reasoner", None)
+        elif "reasoner" in self.__dict__:
+            self.reasoner = self.reasoner.changed(load_changes(self.folder))
+        return change
+
+    def connect(self, first: str, second: str, *, hops: int = 3, facts: Any = ()) -> Connections:
+        """How two entities are connected: paths by relation pattern, most telling first, and what they suggest.
+
+        hops: facts in a path, at most 3. facts: as for `answer`. Needs no model.
+
+        >>> squire.Run("runs/world").connect("Austria", "Germany")
+        """
+        from squire.reasoning.connections import find_connections
+
+        return find_connections(self.reasoner.supposing(facts), first, second, hops=hops)
+
+    def why(self, head: str, relation: str, tail: str, *, facts: Any = ()) -> Reasons:
+        """What an answer hangs on: its confidence without each fact, and what is behind its sources.
+
+        The facts are really left out, so `remove` leads to the same figures. facts: as for `answer`. Needs a
+        fusion.
+
+        >>> squire.Run("runs/world").why("Niger", "official language", "French")
+        """
+        from squire.reasoning.reasons import find_reasons
+
+        return find_reasons(self.reasoner.supposing(facts), head, relation, tail)
 
     def doubt(
         self,
@@ -334,6 +412,7 @@ class Run:
         sample: int | None = None,
         seed: int = 0,
         evidence: bool = True,
+        graph: Graph | str | Path | None = None,
         progress: bool = True,
         **search: Unpack[PathSettings],
     ) -> Evaluation:
@@ -341,11 +420,16 @@ class Run:
 
         side: "tail", as in the paper, or "both". weights: those of the "best" epoch, or the "last".
         sample: rank only so many queries, drawn by `seed`. evidence: grade the evidence of some answers.
+        graph: rank a split of this graph instead, whose train facts are known. It has the same relations and other
+        entities, so rules with constants and the model have no say.
         """
+        from squire.evaluation.inductive import evaluate_on
         from squire.evaluation.report import EvaluationOptions, evaluate_run
 
         options = EvaluationOptions(split, side, ranking, weights, sample, seed, evidence, _given(search))
         with progress_bar("loading", progress) as bar:
+            if graph is not None:
+                return evaluate_on(self.folder, _graph(graph), options, bar.stage)
             return evaluate_run(self.folder, options, bar.stage)
 
     def complete(
@@ -360,6 +444,9 @@ class Run:
         precision: float | None = None,
         ranking: RankedBy | None = None,
         grounded: bool = False,
+        among: Sequence[str] | str | Path | None = None,
+        type: str | None = None,
+        not_linked: bool = False,
         force: bool = False,
         device: str | None = None,
         progress: bool = True,
@@ -371,6 +458,7 @@ class Run:
         relations: ask for these only. heads: whom to ask: "known" (those that have the relation), "typical" (also
         entities like them; the default), or "all". queries: a TSV file of questions instead.
         k: answers per question. precision: keep answers of which this share should be true.
+        among, type, not_linked: whom an answer may be, as in `answer`.
 
         After Ctrl-C or a crash, the same call continues.
         """
@@ -378,7 +466,7 @@ class Run:
 
         options = CompletionOptions(
             relations, heads, Path(queries) if queries else None, k, min_score, precision, ranking, grounded,
-            _given(search),
+            _given(search), among, type, not_linked,
         )  # fmt: skip
         file = self.folder / "predictions.parquet" if output is None else Path(output)
         if output is not None:

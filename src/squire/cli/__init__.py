@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from squire import __version__
-from squire.cli import data, rules, runs, study
+from squire.cli import changes, data, rules, runs, study
 from squire.cli.console import errors, say, show_log
 from squire.errors import SquireError
 
@@ -58,10 +58,15 @@ app = typer.Typer(
 app.command(epilog="Example: squire train world --out runs/world --set train.epochs=5")(runs.train)
 app.command(epilog='Example: squire answer runs/world Austria "official language" -k 3')(runs.answer)
 app.command(epilog="Example: squire check runs/world France borders Mexico")(runs.check)
+app.command(epilog="Example: squire connect runs/world Austria Germany")(changes.connect)
+app.command(epilog="Example: squire why runs/world Niger 'official language' French")(changes.why)
 app.command(epilog="Example: squire evaluate runs/world --split valid")(runs.evaluate)
 app.command(epilog="Example: squire complete runs/world --relation 'official language' -o new.tsv")(runs.complete)
 app.command(epilog="Example: squire doubt runs/world -o suspects.tsv --relation currency")(runs.doubt)
+app.command(epilog="Example: squire add runs/world facts.tsv")(changes.add)
+app.command(epilog="Example: squire remove runs/world facts.tsv")(changes.remove)
 app.command(epilog="Example: squire serve runs/world --open")(runs.serve)
+app.command(epilog="Example: squire mcp runs/world")(changes.mcp)
 app.command(epilog="Example: squire fuse runs/world --no-names")(runs.fuse)
 app.command(epilog="Example: squire plot runs/world -o world.png")(runs.plot)
 app.add_typer(data.app, name="data")

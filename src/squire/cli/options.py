@@ -21,6 +21,18 @@ AggregateOption = Annotated[
         help="Score answers by all paths, the best one, or all and the queried edge. Default: the recipe's."
     ),
 ]
+AmongOption = Annotated[
+    Path | None, typer.Option("--among", help="A file of the entities that may be answers, one a line.")
+]
+TypeOption = Annotated[
+    str | None, typer.Option("--type", help="Only entities of this type, e.g. country, may be answers.")
+]
+NotLinkedOption = Annotated[
+    bool, typer.Option("--not-linked", help="Only entities that no fact links to the one asked about.")
+]
+FactsOption = Annotated[
+    Path | None, typer.Option("--facts", help="A file of facts: what if these were true? Nothing is kept.")
+]
 MissingOption = Annotated[
     float | None,
     typer.Option(

@@ -14,13 +14,17 @@ import squire
 from squire.cli.console import errors, out, print_evaluation, print_json, say
 from squire.cli.options import (
     AggregateOption,
+    AmongOption,
     AsJson,
     BeamOption,
     DeviceOption,
+    FactsOption,
     GroundedOption,
     MissingOption,
+    NotLinkedOption,
     RankingOption,
     RunFolder,
+    TypeOption,
 )
 
 UNKNOWN = "?"
@@ -100,6 +104,10 @@ def answer(
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
     ranking: RankingOption = None,
+    facts: FactsOption = None,
+    among: AmongOption = None,
+    kind: TypeOption = None,
+    not_linked: NotLinkedOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer (head, relation, ?) or (?, relation, tail). Solid arrows are facts, dashed ones are inferred."""
@@ -108,6 +116,7 @@ def answer(
     found = squire.Run(run).answer(
         None if head == UNKNOWN else head, relation, None if tail == UNKNOWN else tail,
         k=k, grounded=grounded, new_only=new_only, ranking=ranking, beam=beam, aggregate=aggregate,
+        facts=facts or (), among=among, type=kind, not_linked=not_linked,
     )  # fmt: skip
     if as_json:
         print_json(found.as_dict())
@@ -135,6 +144,8 @@ def print_evidence(answer: squire.Answer, paths: int) -> None:
         if evidence.rule:
             rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
             out.print(Text(rule, "dim"), soft_wrap=True)
+        for edge in evidence.added:
+            out.print(Text(f"       added after training: {edge.fact}", "magenta"), soft_wrap=True)
     if answer.sources:
         shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in answer.sources)
         out.print(Text(f"       based on {answer.basis}: {shares}", "dim"), soft_wrap=True)
@@ -154,11 +165,12 @@ def check(
     relation: Annotated[str, typer.Argument(help="The relation.")],
     tail: Annotated[str, typer.Argument(help="The tail of the fact.")],
     beam: BeamOption = None,
+    facts: FactsOption = None,
     as_json: AsJson = False,
 ) -> None:
     """How likely a fact is, and what speaks for and against it. A fact of the graph is judged without itself."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as for `answer`
-    found = squire.Run(run).check(head, relation, tail, beam=beam)
+    found = squire.Run(run).check(head, relation, tail, beam=beam, facts=facts or ())
     if as_json:
         print_json(found.as_dict())
     else:
@@ -196,6 +208,9 @@ def evaluate(
     ] = "best",
     sample: Annotated[int | None, typer.Option(min=1, help="Rank only so many queries, drawn by --seed.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
+    graph: Annotated[
+        str | None, typer.Option(help="Rank a split of this graph, of other entities and the same relations.")
+    ] = None,
     relations: Annotated[int, typer.Option(min=0, help="Relations to list, most frequent first.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -203,6 +218,7 @@ def evaluate(
     evaluation = squire.Run(run).evaluate(
         split=split, side=side, ranking=ranking, weights=weights, sample=sample, seed=seed, aggregate=aggregate,
         beam=beam, prune=prune, constraint=None if constraint == "none" else constraint, edge_ends=edge_ends,
+        graph=graph,
     )  # fmt: skip
     if as_json:
         print_json(evaluation.as_dict())
@@ -239,6 +255,9 @@ def complete(
     grounded: GroundedOption = False,
     beam: BeamOption = None,
     aggregate: AggregateOption = None,
+    among: AmongOption = None,
+    kind: TypeOption = None,
+    not_linked: NotLinkedOption = False,
     device: DeviceOption = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
@@ -246,7 +265,7 @@ def complete(
     squire.Run(run).complete(
         output, relations=relations, heads=heads, queries=queries, k=k, min_score=min_score,
         precision=precision, ranking=ranking, grounded=grounded, force=force, device=device, beam=beam,
-        aggregate=aggregate,
+        aggregate=aggregate, among=among, type=kind, not_linked=not_linked,
     )  # fmt: skip
 
 
@@ -296,6 +315,9 @@ def serve(
         list[str] | None, typer.Option(help="A further host name of this service. Repeatable.")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    writable: Annotated[
+        bool, typer.Option("--writable", help="Let clients add facts to the graphs and remove them.")
+    ] = False,
 ) -> None:
     """Answer questions over HTTP, and serve a page to ask them. Ctrl-C stops it once running requests are done."""
     with ExitStack() as status:
@@ -309,4 +331,4 @@ def serve(
             errors.print("Press Ctrl-C to stop.", style="dim")
 
         status.enter_context(errors.status("loading"))
-        squire.serve(runs, host, port, token, allow_host or (), open_page, ready)
+        squire.serve(runs, host, port, token, allow_host or (), open_page, ready, writable)

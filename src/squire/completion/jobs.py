@@ -35,6 +35,7 @@ from squire.graph.adjacency import Ids
 from squire.graph.graph import SPLITS
 from squire.ranking.context import Heads
 from squire.reasoning.reasoner import RankedBy, Reasoner
+from squire.reasoning.restrictions import Restriction, restrict
 from squire.search.options import DecodingOptions
 
 PART = 256  # questions: seconds of work, or a minute on a large graph, which is what a stop may cost
@@ -56,6 +57,9 @@ class CompletionOptions:
     ranking: RankedBy | None = None
     grounded: bool = False
     search: Mapping[str, Any] = field(default_factory=dict)  # beam, aggregate
+    among: Sequence[str] | str | Path | None = None  # whom answers may be
+    type: str | None = None
+    not_linked: bool = False
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -82,7 +86,8 @@ class CompletionOptions:
         if self.precision is not None:
             least = reasoner.confidence_for(self.precision, _sample(questions), self.k, self.ranking)
         decoding = reasoner.decoding(grounded=self.grounded, **self.search)
-        return Predictor(reasoner, decoding, self.k, self.min_score, self.ranking, least)
+        restriction = restrict(reasoner.graph, reasoner.run.facts, self.among, self.type, self.not_linked)
+        return Predictor(reasoner, decoding, self.k, self.min_score, self.ranking, least, restriction)
 
 
 def _sample(questions: Questions) -> Ids:
@@ -128,13 +133,15 @@ class Predictor:
     min_score: float = 0.0
     ranking: RankedBy | None = None
     min_confidence: float = 0.0
+    restriction: Restriction | None = None
 
     def predict(self, questions: Questions, first: int, end: int) -> Iterator[list[Prediction]]:
         """The predictions from each of these questions, in order."""
         queries, graph = questions.between(first, end), self.reasoner.graph
         found = self.reasoner.candidates(
-            queries, self.decoding, k=self.k, ranking=self.ranking, min_confidence=self.min_confidence
-        )
+            queries, self.decoding, k=self.k, ranking=self.ranking, min_confidence=self.min_confidence,
+            restriction=self.restriction,
+        )  # fmt: skip
         n = graph.num_relations
         for (entity, relation), answers in zip(queries.tolist(), found, strict=True):
             rows = []
@@ -162,6 +169,7 @@ class Predictor:
             "hops": decoding.hops,
             "known_share": decoding.known_share,
             "edge_ends": decoding.edge_ends,
+            **(self.restriction.about if self.restriction else {}),
         }
 
 

@@ -1,12 +1,13 @@
 """Predicted facts with their evidence, and the files that hold them: Parquet, TSV or N-Triples.
 
 A file is joined from parts, each written atomically, so memory holds only a few parts at a time. In TSV, tabs,
-line ends and backslashes become \\t, \\n, \\r and \\\\. N-Triples has no place for a score, so a comment above
-each triple holds it.
+line ends and backslashes become \\t, \\n, \\r and \\\\. N-Triples are those of RDF 1.2: each triple has a reifier
+that carries confidence, evidence, rule and provenance as literals. It is an IRI made of the triple.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyoxigraph as ox
 
+from squire.core import __version__
 from squire.core.files import create_bytes, format_suffix, replacing
 from squire.core.frames import to_frame
 from squire.errors import SettingError
+from squire.graph.formats.rdf import REIFIER, VOCABULARY
 from squire.graph.graph import Graph
 from squire.graph.labels import Labels
 from squire.graph.loading import Terms
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # rows of a repr
 SUFFIXES = (".parquet", ".tsv", ".nt")
+REIFIES = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
+PROVENANCE = "http://purl.org/dc/terms/provenance"
 ROWS = 1 << 16  # per row group of a Parquet file, which bounds memory
 CHUNK_BYTES = 1 << 20
 SCHEMA = pa.schema(
@@ -125,7 +131,7 @@ def format_for(file: Path, graph: Graph) -> Format:
     if suffix == ".parquet":
         return _Parquet(graph.labels)
     if suffix == ".nt":
-        return _Lines(partial(_statement, Terms(graph)), lines_each=2)
+        return _Lines(partial(_statements, Terms(graph), graph.name), marker=REIFIES.encode())
     return _Lines(partial(_tsv_line, graph.labels), header="\t".join(SCHEMA.names) + "\n")
 
 
@@ -177,22 +183,22 @@ class _Lines:
 
     text: Callable[[Prediction], str]
     header: str = ""
-    lines_each: int = 1
+    marker: bytes = b""  # what each prediction has in exactly one line
 
     def write(self, predictions: Sequence[Prediction], part: Path) -> None:
         with replacing(part) as temporary:
             temporary.write_bytes("".join(map(self.text, predictions)).encode())
 
     def join(self, parts: Iterable[Path], file: Path) -> int:
-        lines = 0
+        count = 0
         with create_bytes(file) as target:
             target.write(self.header.encode())
             for part in parts:
                 with part.open("rb") as source:
-                    while chunk := source.read(CHUNK_BYTES):
-                        target.write(chunk)
-                        lines += chunk.count(b"\n")
-        return lines // self.lines_each
+                    while lines := source.readlines(CHUNK_BYTES):
+                        target.writelines(lines)
+                        count += sum(self.marker in line for line in lines)
+        return count
 
 
 def _tsv_line(labels: Labels, prediction: Prediction) -> str:
@@ -206,9 +212,22 @@ def tsv_cell(value: object) -> str:
     return "" if value is None else str(value).translate(ESCAPES)
 
 
-def _statement(terms: Terms, prediction: Prediction) -> str:
+def _statements(terms: Terms, graph: str, prediction: Prediction) -> str:
+    """The triple, its reifier, and what is said about it."""
     answer, evidence = prediction.answer, prediction.answer.evidence
-    sure = answer.score if answer.confidence is None else answer.confidence
-    comment = f"{sure:.6g} {evidence.grade}: {evidence.text}".translate(ESCAPES)
     head, tail = terms.head(prediction.head), terms.entity(prediction.tail)
-    return f"# {comment}\n{head} {terms.relation(prediction.relation)} {tail} .\n"
+    triple = f"{head} {terms.relation(prediction.relation)} {tail}"
+    reifier = f"<{REIFIER}{hashlib.sha256(triple.encode()).hexdigest()[:24]}>"
+    about: dict[str, str | float | None] = {
+        f"{VOCABULARY}confidence": answer.confidence,
+        f"{VOCABULARY}score": answer.score,
+        f"{VOCABULARY}rank": answer.rank,
+        f"{VOCABULARY}grade": evidence.grade,
+        f"{VOCABULARY}path": evidence.text,
+        f"{VOCABULARY}rule": evidence.rule.text if evidence.rule else None,
+        f"{VOCABULARY}basis": answer.basis or None,
+        PROVENANCE: f"predicted from the graph {graph} by squire {__version__}",
+    }
+    lines = [f"{triple} .", f"{reifier} {REIFIES} <<( {triple} )>> ."]
+    lines += [f"{reifier} <{key}> {ox.Literal(value)} ." for key, value in about.items() if value is not None]
+    return "".join(f"{line}\n" for line in lines)

@@ -79,6 +79,20 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the renames survive a power failure, where the system allows it."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do this
+            raise
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def create_bytes(path: Path) -> Iterator[IO[bytes]]:
     """A file to write, compressed as its suffix says; it appears under its name only when it is complete."""

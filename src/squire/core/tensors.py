@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.files import replacing
+from squire.core.files import replacing, sync_folder
 from squire.errors import CheckpointError, SquireError
 
 JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None"
@@ -119,7 +119,7 @@ def save_tensors(file: Path, form: TensorFormat, arrays: Arrays, state: Mapping[
         else:
             with replacing(file) as temporary:
                 _write(temporary, header, arrays)
-        _sync_folder(file.parent)
+        sync_folder(file.parent)
     except OSError as error:
         size = len(header) + sum(array.nbytes for array in arrays.values())
         raise form.error(_save_message(file, form, error, size)) from error
@@ -155,20 +155,6 @@ def _replace_keeping(file: Path, header: bytes, arrays: Arrays) -> None:
 
 def _previous(file: Path) -> Path:
     return file.with_name(f"{file.name.removesuffix(SUFFIX)}.previous{SUFFIX}")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renames survive a power failure, where the system allows it."""
-    if not hasattr(os, "O_DIRECTORY"):  # Windows
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do this
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def _save_message(file: Path, form: TensorFormat, error: OSError, size: int) -> str:

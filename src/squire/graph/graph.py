@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from squire.core.frames import to_frame
 from squire.core.relations import is_inverse
@@ -215,8 +216,24 @@ class Graph:
         header = "".join(f"<th>{role}</th>" for role in ROLES)
         return f"<p>{escape(repr(self))}</p><table><tr>{header}</tr>{rows}</table>"
 
+    def renumbered(self) -> Graph:
+        """The same graph with all labels in sorted order, wherever they were added."""
+        array = self.labels.entities.array
+        order = pc.sort_indices(array)
+        new_id = np.empty(len(array), np.int32)
+        new_id[order.to_numpy()] = np.arange(len(array), dtype=np.int32)
+        splits = {split: self.triples(split).copy() for split in SPLITS}
+        splits |= {NEGATIVES[split]: triples.copy() for split, triples in self.negatives.items()}
+        for triples in splits.values():
+            triples[:, [0, 2]] = new_id[triples[:, [0, 2]]]
+        labels = replace(self.labels, entities=LabelIndex(array.take(order), "entity"))
+        return Graph.build(self.name, labels, splits, self.is_divided)
+
     def save(self, path: str | Path) -> None:
         """Write everything to one file, atomically."""
+        if not self.labels.entities.is_sorted:  # the file's labels are looked up by binary search
+            self.renumbered().save(path)
+            return
         arrays: dict[str, np.ndarray] = {
             "train.offsets": self.train.offsets,
             "train.relations": self.train.relations,

@@ -1,5 +1,7 @@
 """The labels of entities and relations, and their ids: an id is the position in the sorted labels.
 
+Entities that were added after training come after all others, sorted among themselves.
+
 Labels are stored in one Arrow buffer rather than in a million Python strings. A look-up by id is one read, a
 look-up by label one binary search (UTF-8 bytes sort like Unicode code points).
 """
@@ -34,13 +36,17 @@ WELL_KNOWN_PREFIXES = {
 
 
 class LabelIndex(Sequence[str]):
-    """Distinct labels in sorted order; a label's id is its position."""
+    """Distinct labels in sorted order, then those added later; a label's id is its position."""
 
-    def __init__(self, labels: Iterable[str] | pa.Array, kind: str) -> None:
+    def __init__(self, labels: Iterable[str] | pa.Array, kind: str, added: Sequence[str] = ()) -> None:
         array = labels if isinstance(labels, pa.Array) else pa.array(sorted(set(labels)), pa.large_string())
-        self.array: pa.Array = array  # large_string, sorted, distinct
+        self._num_sorted = len(array)
+        if added:
+            array = pa.concat_arrays([array, pa.array(added, array.type)])
+        self.array: pa.Array = array  # large_string, distinct
         self.kind = kind  # "entity" or "relation", for messages
-        self._found: dict[str, int] = {}  # a rule file looks up the same few labels a million times
+        # Labels that were looked up: a rule file looks up the same few a million times.
+        self._found = {label: self._num_sorted + i for i, label in enumerate(added)}
 
     def __len__(self) -> int:
         return len(self.array)
@@ -65,14 +71,24 @@ class LabelIndex(Sequence[str]):
         return found
 
     def _search(self, label: str) -> int | None:
-        low, high = 0, len(self)
+        low, high = 0, self._num_sorted
         while low < high:
             middle = (low + high) // 2
             if self[middle] < label:
                 low = middle + 1
             else:
                 high = middle
-        return low if low < len(self) and self[low] == label else None
+        return low if low < self._num_sorted and self[low] == label else None
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether nothing was added."""
+        return self._num_sorted == len(self)
+
+    def extended(self, added: Sequence[str]) -> LabelIndex:
+        """The same labels with the same ids, and new ones after them."""
+        assert self.is_sorted
+        return LabelIndex(self.array, self.kind, added)
 
     def __contains__(self, label: object) -> bool:
         return isinstance(label, str) and self.find(label) is not None

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from lzma import LZMAError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,7 @@ from squire.graph.checking import (
     find_control_characters,
     find_duplicates,
     has_many_relations,
+    position_in,
 )
 from squire.graph.formats import delimited
 from squire.graph.formats.delimited import DELIMITED, ReadOptions
@@ -36,7 +39,7 @@ from squire.graph.formats.openke import OpenKELabels, is_openke, openke_file, re
 from squire.graph.formats.rdf import LINE_FORMATS, OTHER_FORMATS, read_rdf, term_of
 from squire.graph.graph import FILE_SUFFIX, NEGATIVES, SPLITS, Graph
 from squire.graph.labels import Labels
-from squire.graph.triples import ROLES, Block, divide, header_order, named_columns, number
+from squire.graph.triples import ROLES, Block, block_from_object, divide, header_order, named_columns, number
 
 log = logging.getLogger("squire")
 
@@ -105,6 +108,41 @@ def check_graph(
     """
     options = ReadOptions(order, header, separator, literals)
     return _read_graph(datasets.resolve(source), options, (0.1, 0.1), 0, thorough=True)[1]
+
+
+@dataclass(frozen=True)
+class FactRows:
+    """Facts as labels, and where each of them is."""
+
+    facts: list[tuple[str, str, str]]
+    positions: list[int]
+    file: Path | None  # None for Python objects
+
+    def where(self, number: int) -> str:
+        """`facts.tsv:7`, or `facts, row 6`: rows of objects are counted from 0."""
+        position = self.positions[number]
+        return position_in(self.file, position) if self.file else f"facts, row {position - 1}"
+
+
+def read_facts(source: Any) -> FactRows:
+    """The facts in a file of any format that `load_graph` reads, or in rows, a frame or a table.
+
+    DataError says what is wrong with the file, and in which line.
+    """
+    file = Path(source) if isinstance(source, str | Path) else None
+    if file is None:
+        blocks = [block_from_object(source, "facts")]
+    else:
+        if not file.is_file():
+            raise DataError(f"{file}: no such file.")
+        report = Report()
+        blocks = _read_all({"train": file}, ReadOptions(), report, {}).get("train", [])
+        report.raise_if_unusable()
+    facts: list[tuple[str, str, str]] = []
+    for block in blocks:
+        columns = (block.labels.take(pa.array(block.codes[:, i])).to_pylist() for i in range(3))
+        facts += zip(*columns, strict=True)
+    return FactRows(facts, [int(i) for block in blocks for i in block.positions], file)
 
 
 def _read_graph(

@@ -8,7 +8,7 @@ prefix trees these are its ancestors (`visible`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -107,6 +107,25 @@ class Transformer(nn.Module):
         # Logits are products of two such vectors; with unit variance they would be too large at first.
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         nn.init.normal_(self.positions.weight, std=config.dim**-0.5)
+
+    def grown(self, num_known: int, linked: Sequence[Tensor]) -> Transformer:
+        """The same model, with new entities after the first `num_known`.
+
+        A new one is taken for the mean of the known ones that it is linked to, or for <mask> if there are none.
+        Its edge embedding is 0, which says nothing. linked: ids, for each new one. Other weights are shared.
+        """
+        vocab = Vocabulary(num_known + len(linked), self.vocab.num_relations)
+        with torch.device("meta"):
+            model = Transformer(vocab, self.config, self.prior)
+        state, old = self.state_dict(), self.embedding.weight.detach()
+        rows = [old[near].mean(0) if len(near) else old[self.vocab.mask] for near in linked]
+        new = torch.stack(rows) if rows else old[:0]
+        state["embedding.weight"] = torch.cat([old[:num_known], new, old[self.vocab.first_relation :]])
+        if self.edges is not None:
+            known = self.edges.entity.detach()[:num_known]
+            state["edges.entity"] = torch.cat([known, known.new_zeros(len(linked), known.shape[1])])
+        model.load_state_dict(state, assign=True)
+        return model.train(self.training)
 
     def forward(self, tokens: Tensor, positions: Tensor, visible: Tensor) -> Tensor:
         """MLP(Enc(·)) of every token.  (row, column) × 2, (row, column, column) -> (row, column, dim)"""

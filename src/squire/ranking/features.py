@@ -214,9 +214,9 @@ class CandidateFeatures:
         self.adjacency, self.rules, self.drop_linked = adjacency, rules, drop_linked
         # The subset of `rules` that the engine applies; its answers refer to their numbers.
         self.used_rules = used_rules(rules)
-        self._engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
+        self.engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
         self.words = no_words(adjacency.num_entities) if words is None else words
-        self._index = build_index(adjacency, self.words)
+        self.index = build_index(adjacency, self.words)
         self._kind = _rule_kinds(self.used_rules)
         self._sizes = Sizes(
             FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS, POWER, WORDS_POWER,
@@ -231,9 +231,7 @@ class CandidateFeatures:
 
         wanted: entities that are candidates in any case, (query).
         """
-        answers = self._engine.answer(queries)  # rejects ids that are not in the graph
-        if self._hidden:
-            answers = _without_own_support(answers, queries, self.used_rules, self._hidden)
+        answers = self.answers_by_rules(queries)
         if wanted is None:
             wanted = np.full(len(queries), -1, np.int32)
         rule = RuleCandidates(
@@ -242,12 +240,17 @@ class CandidateFeatures:
         offsets = np.zeros(len(queries) + 1, np.int64)
         candidates = np.empty(len(queries) * MOST_CANDIDATES, np.int32)
         features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
-        scratch = new_scratch(self._index, MOST_CANDIDATES)
+        scratch = new_scratch(self.index, MOST_CANDIDATES)
         kernels.describe(
-            queries, wanted, self._index, rule, self._sizes, self._columns, scratch, offsets, candidates, features
+            queries, wanted, self.index, rule, self._sizes, self._columns, scratch, offsets, candidates, features
         )  # fmt: skip
         end = int(offsets[-1])
         return CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
+
+    def answers_by_rules(self, queries: Ids) -> Candidates:
+        """What rules predict.  queries: (query, 2)"""
+        answers = self.engine.answer(queries)  # rejects ids that are not in the graph
+        return _without_own_support(answers, queries, self.used_rules, self._hidden) if self._hidden else answers
 
     def stream(
         self, queries: Ids, threads: int | None = None, wanted: Ids | None = None

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.parallel import one_ahead, thread_count
+from squire.core.ragged import offsets_from
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
-from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.graph.adjacency import Adjacency, AnyIds, Ids, Offsets
 from squire.graph.folds import FOLDS, held_back, hide, pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
@@ -42,7 +43,7 @@ from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
-from squire.search.trained import TrainedModel
+from squire.search.trained import LoadedRun, TrainedModel
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -178,8 +179,36 @@ class Fusion:
             if self.pool is None:
                 yield FusedRanking(self, lists, symbolic, symbolic, held_out=held_out)
             else:
-                model = self.pool.scorer.scores(lists)
+                model = self.pool.features(lists)
                 yield FusedRanking(self, lists, self.pool.pooled(symbolic, model), symbolic, model, held_out)
+
+    def rank_with(self, query: Ids, entities: AnyIds) -> FusedRanking:
+        """The candidates of one query, among which are all these entities.  (2), (entity)"""
+        (found,) = self.rank(query[None], threads=1)
+        missing = np.setdiff1d(entities, found.lists.candidates).astype(np.int32)
+        if not len(missing):
+            return found
+        parts, kept, done = [found], [np.arange(len(found.scores))], 0
+        for judged in self.rank(np.repeat(query[None], len(missing), axis=0), threads=1, wanted=missing):
+            own, done = missing[done : done + len(judged.lists)], done + len(judged.lists)
+            parts.append(judged)
+            kept.append(np.flatnonzero(judged.lists.candidates == own[judged.lists.query]))
+        lists = CandidateLists.join([part.lists.take(rows) for part, rows in zip(parts, kept, strict=True)])
+        order = np.argsort(lists.candidates)
+
+        def column(name: str) -> Any:
+            return np.concatenate([getattr(part, name)[rows] for part, rows in zip(parts, kept, strict=True)])[
+                order
+            ]
+
+        one = CandidateLists(
+            query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
+        )
+        model = None if self.pool is None else column("model_features")
+        ranking = FusedRanking(self, one, column("scores"), column("symbolic"), model)
+        # Those of the lists that they come from: further candidates do not change how likely a fact is.
+        ranking.__dict__.update(confidence=column("confidence"), rank_score=column("rank_score"))
+        return ranking
 
     def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
         """How plausible facts are that the graph does not have: the mean of both directions.  (triple, 3)"""
@@ -195,13 +224,18 @@ class Fusion:
                 done = end
         return total / 2
 
-    def on(self, facts: Adjacency, hidden: Adjacency | None = None) -> Fusion:
-        """The same fusion for other facts. `hidden` are facts that its rules were mined from and that are gone.
+    def on(self, run: LoadedRun) -> Fusion:
+        """The same fusion for the facts of a run, some of which may have gone or come since it was fitted.
 
-        A model that has seen these facts has no say.
+        Facts that are gone are no support of rules, and the model has no say in questions that they answer.
         """
-        old, pool = self.features, None if hidden else self.pool
-        features = CandidateFeatures(facts, old.rules, self.info.unlinked, old.words, hidden)
+        old, pool = self.features, self.pool
+        is_same = run.graph.num_entities == old.adjacency.num_entities
+        words = old.words if is_same else words_of(run.graph, self.info.use_names)
+        features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
+        if pool:
+            scorer = EdgeScorer(run) if isinstance(run, TrainedModel) else pool.scorer
+            pool = replace(pool, scorer=scorer, gone=run.forgotten)
         return replace(self, features=features, pool=pool)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from squire.core.run_files import FUSION
+from squire.core.run_files import CHANGES, FUSION
 from squire.core.tensors import load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError
 from squire.graph.adjacency import Adjacency
@@ -71,7 +71,8 @@ def load_fusion(
 ) -> Fusion:
     """Inverse of `save_fusion`, given the graph, and the model that it may have been fitted with.
 
-    facts: the edges that features are computed from; by default those of train, which it was fitted on.
+    facts: the edges that features are computed from; by default those of train, which it was fitted on. A run
+    whose graph has changed since then has its own.
     """
     checkpoint = load_checkpoint(folder, FUSION)
     state = checkpoint.state
@@ -85,7 +86,12 @@ def load_fusion(
         if state["graph_sha256"] != _checksum(graph.train, words):
             raise CheckpointError("was fitted to another graph: the train facts or the names are not the same.")
         rules = Rules(graph.num_relations, *_arrays(checkpoint.part("rules."), Rules, 1))
-        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words)
+        gone = None
+        if run and run.base:
+            rules = load_refreshed(folder, rules)
+            gone, facts = run.unsupported, run.facts
+            words = words_of(run.graph, info.use_names) if run.graph.num_entities > graph.num_entities else words
+        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words, gone)
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")
@@ -103,7 +109,9 @@ def load_fusion(
         pool = None
         if isinstance(run, TrainedModel) and state["model"] == run.fingerprint:
             arrays = checkpoint.part("pool.")
-            pool = ModelPool(EdgeScorer(run), state["own_weight"], arrays["weights"], arrays["means"])
+            weights, means = arrays["weights"], arrays["means"]
+            gone = run.forgotten if run.base else None
+            pool = ModelPool(EdgeScorer(run), state["own_weight"], weights, means, gone)
         elif state["model"]:
             logger.warning(
                 "%s: the model has changed since it was weighed, and has no say. Run `squire fuse %s` again.",
@@ -113,6 +121,18 @@ def load_fusion(
         reason = error if isinstance(error, CheckpointError) else f"not a fusion that squire can read ({error})."
         raise CheckpointError(f"{checkpoint.file}: {reason} Run `squire fuse` again.") from None
     return Fusion(features, ranker, calibration, confidence, info, pool)
+
+
+def refreshed_file(folder: Path) -> tuple[Path | None, int]:
+    """The rules that were mined again after so many changes of the graph, if they were."""
+    file = max((folder / CHANGES).glob("rules-*.safetensors"), default=None)
+    return file, int(file.stem.partition("-")[2]) if file else 0
+
+
+def load_refreshed(folder: Path, rules: Rules) -> Rules:
+    """The rules that were mined again, or else these."""
+    file, _ = refreshed_file(folder)
+    return Rules.load(file) if file else rules
 
 
 def _arrays(arrays: dict[str, np.ndarray], kind: type, skip: int) -> list[np.ndarray]:

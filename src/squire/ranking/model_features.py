@@ -25,6 +25,7 @@ class EdgeScorer:
 
     def __init__(self, run: TrainedModel) -> None:
         self._model, self.fingerprint = run.model, run.fingerprint
+        self._num_known = (run.base or run.graph).num_entities
 
     @torch.inference_mode()
     def scores(self, lists: CandidateLists) -> Features:
@@ -36,5 +37,10 @@ class EdgeScorer:
             heads, relations = queries.to(decoder.device).T
             decoder.begin(heads, relations)
             log_probability = edge_log_probability(decoder, relations).cpu().numpy()  # (query, entity)
-            out += [log_probability[i, lists.candidates[lists.rows(first + i)]] for i in range(len(queries))]
-        return np.maximum(np.concatenate(out), LEAST)[:, None]
+            for i, row in enumerate(log_probability):
+                candidates = lists.candidates[lists.rows(first + i)]
+                out.append(np.maximum(row[candidates], LEAST))
+                # Entities that it has not seen are neither better nor worse than the others (docs/LOG.md).
+                is_new = candidates >= self._num_known
+                out[-1][is_new] = out[-1][~is_new].mean() if not is_new.all() else LEAST
+        return np.concatenate(out)[:, None]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from squire.graph.adjacency import Offsets
+from squire.graph.adjacency import Adjacency, Offsets
 from squire.ranking.features import CandidateLists, Features, Floats
-from squire.ranking.model_features import EdgeScorer
+from squire.ranking.model_features import ABSENT, EdgeScorer
 
 PENALTY = 1e-3  # of large weights
 STEPS = 100
@@ -31,6 +31,15 @@ class ModelPool:
     own: float  # a: the weight of the symbolic score
     weights: Floats  # (feature): w, for features as they are
     means: Floats  # (feature): μ
+    gone: Adjacency | None = None  # facts that the model was trained on and that are no longer known
+
+    def features(self, lists: CandidateLists) -> Features:
+        """The model's features; none for questions that a fact answers which it remembers but should not know."""
+        found = self.scorer.scores(lists)
+        if self.gone is not None and self.gone.num_edges:
+            remembered = [len(self.gone.tails_of(*query)) > 0 for query in lists.queries.tolist()]
+            found[np.array(remembered, bool)[lists.query]] = ABSENT
+        return found
 
     def pooled(self, scores: Floats, features: Features) -> Floats:
         """(candidate), (candidate, feature) -> (candidate)"""

@@ -30,11 +30,17 @@ class Edge:
     backwards: bool
     is_fact: bool  # in the graph; otherwise inferred by the model
     probability: float  # of this step by the model, given all before it
+    is_added: bool = False  # a fact that was added after training, or supposed in the question
 
     @property
     def goal(self) -> str:
         """The entity the step leads to."""
         return self.head if self.backwards else self.tail
+
+    @property
+    def fact(self) -> str:
+        """`Austria · borders · Italy`"""
+        return f"{self.head} · {self.relation} · {self.tail}"
 
     @property
     def arrow(self) -> str:
@@ -70,6 +76,11 @@ class Evidence:
     def text(self) -> str:
         """`Austria ──borders──▶ Germany ╌╌official language 0.82╌╌▶ German`"""
         return " ".join([self.start, *(f"{edge.arrow} {edge.goal}" for edge in self.edges)])
+
+    @property
+    def added(self) -> tuple[Edge, ...]:
+        """The steps along facts that were added after training."""
+        return tuple(edge for edge in self.edges if edge.is_added)
 
     def svg(self) -> str:
         """A small picture: known edges are solid, inferred ones dashed with their probability."""
@@ -221,6 +232,7 @@ class Answers(Sequence[Answer]):
         lines = [self.question, *([f"     The graph says: {self.known}"] if self.facts else [])]
         for one in self.answers[:SHOWN]:
             lines += [f"{one.rank:3}. {one.entity}  {one.summary}", f"       {one.evidence.text}"]
+            lines += [f"       added after training: {edge.fact}" for edge in one.evidence.added]
         if len(self.answers) > SHOWN:
             lines.append(f"     … and {len(self.answers) - SHOWN} more")
         return "\n".join(lines if self.answers else [*lines, "     no new answer"])

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,9 +23,10 @@ from squire.core.relations import is_inverse
 from squire.core.run_files import fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
+from squire.graph.changes import Action, Changes, check_facts, load_changes
 from squire.model.recipe import has_model, load_settings
 from squire.ranking.fusion import FusedRanking, Fusion
-from squire.ranking.fusion_file import has_fusion, load_fusion
+from squire.ranking.fusion_file import has_fusion, load_fusion, refreshed_file
 from squire.reasoning.answers import (
     FACTS,
     FURTHER,
@@ -38,8 +39,9 @@ from squire.reasoning.answers import (
     Source,
     basis_of,
 )
+from squire.reasoning.restrictions import Restriction
 from squire.rules.anyburl import readable
-from squire.rules.rules import ClosedIndex
+from squire.rules.rules import ClosedIndex, Rules
 from squire.search.decoding import PathRanking, decode
 from squire.search.evidence import GRADES, RuleLookup, edges_of, grades, known_edges
 from squire.search.known_paths import complete, connect, known_paths
@@ -49,6 +51,7 @@ from squire.search.trained import LoadedRun, TrainedModel
 RankedBy = Literal["paths", "fused"]
 Query = tuple[int, int]  # entity, edge type
 PathsTo = tuple[Evidence, tuple[Evidence, ...], int, float]  # best, further, count, share of the queried edge
+MOST_LISTED = 200  # possible answers that are all judged, whatever suggests them
 SHOWN_AT_ONCE = 16  # questions whose paths are scored together
 CANDIDATES_PER_ANSWER = 5  # examined if only grounded answers are wanted
 
@@ -57,12 +60,17 @@ class Reasoner:
     """A run that is loaded and ready to answer: with a model, a fusion, or both."""
 
     def __init__(
-        self, run: LoadedRun, fusion: Fusion | None = None, fingerprints: Mapping[str, str] | None = None
+        self,
+        run: LoadedRun,
+        fusion: Fusion | None = None,
+        fingerprints: Mapping[str, str] | None = None,
+        changes: Changes | None = None,
     ) -> None:
         self.run, self.fusion = run, fusion
+        self.changes = changes or Changes()  # of the graph, since the training
         self.fingerprints = fingerprints or {}  # of the model and the fusion, to tell them from later ones
         self.graph, self.labels = run.graph, run.graph.labels
-        self._rules = RuleLookup(run.rules)
+        self.rule_lookup = RuleLookup(run.rules)
 
     @classmethod
     def load(
@@ -70,24 +78,29 @@ class Reasoner:
     ) -> Reasoner:
         """Load the best model of a run folder and its fusion, or the one that there is.
 
-        Answers rest on the facts of all splits. To measure how good they are, `hide_held_out` leaves out those of
-        valid and test.
+        Answers rest on the facts of all splits, and on those that were added after training. To measure how good
+        they are, `hide_held_out` leaves out valid, test and all that has changed.
         """
         folder = Path(folder)
         made_of = fingerprints(folder)
-        if not has_fusion(folder):
-            return cls(TrainedModel.load(folder, device, hide_held_out=hide_held_out), None, made_of)
-        if has_model(folder):
+        if has_model(folder) or not has_fusion(folder):
             run: LoadedRun = TrainedModel.load(folder, device, hide_held_out=hide_held_out)
-            fusion = load_fusion(folder, run.graph, run, run.facts)
         else:
             graph, recipe = load_settings(folder)
             facts = graph.train if hide_held_out else graph.facts
-            fusion = load_fusion(folder, graph, facts=facts)
-            run = LoadedRun(folder, graph, recipe, fusion.features.rules, facts)
+            run = LoadedRun(folder, graph, recipe, Rules.empty(graph.num_relations), facts)
+        base, changes = run.graph, Changes() if hide_held_out else load_changes(folder)
+        if changes:
+            graph = changes.apply(base)
+            _, mined_after = refreshed_file(folder)
+            mined_from = load_changes(folder, mined_after).apply(base, graph.labels).train if mined_after else None
+            run = run.on(graph, mined_from)
+        if not has_fusion(folder):
+            return cls(run, None, made_of, changes)
+        fusion = load_fusion(folder, base, run, run.facts)
         # The rules of all of train: those that a model was trained with may have seen less.
         rules = fusion.features.rules
-        return cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of)
+        return cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of, changes)
 
     @property
     def has_model(self) -> bool:
@@ -117,8 +130,27 @@ class Reasoner:
         graph, known = self.graph, self.run.facts
         gone = graph.adjacency(facts)
         remaining = graph.adjacency(known.triples[~gone.contains_each(*known.triples.T)])
-        mined_from = graph.adjacency(facts[graph.train.contains_each(*facts.T)])
-        return Reasoner(replace(self.run, facts=remaining), self.fused.on(remaining, mined_from))
+        run = replace(self.run, facts=remaining)
+        return Reasoner(run, self.fused.on(run), changes=self.changes)
+
+    def changed(self, changes: Changes) -> Reasoner:
+        """The same run with other changes of its graph, all of them counted from the training on."""
+        base = self.run.base or self.graph
+        graph, refreshed = changes.apply(base), self.run.refreshed
+        if refreshed is not None and graph.num_entities != self.graph.num_entities:
+            _, mined_after = refreshed_file(self.run.folder)
+            refreshed = load_changes(self.run.folder, mined_after).apply(base, graph.labels).train
+        run = self.run.on(graph, refreshed)
+        return Reasoner(run, self.fusion and self.fusion.on(run), self.fingerprints, changes)
+
+    def supposing(self, facts: Any = (), without: Any = ()) -> Reasoner:
+        """The same run if these facts were true, and those were not: rows of labels, frames or files."""
+        changes, base = self.changes, self.run.base or self.graph
+        steps: tuple[tuple[Action, Any], ...] = (("add", facts), ("remove", without))
+        for action, given in steps:
+            if not hasattr(given, "__len__") or len(given):  # a file or a generator has no length
+                changes = changes.then(action, check_facts(base, changes, action, given).facts)
+        return self if changes == self.changes else self.changed(changes)
 
     @property
     def step(self) -> int:
@@ -141,17 +173,20 @@ class Reasoner:
         beam: int | None = None,
         aggregate: Aggregate | None = None,
         ranking: RankedBy | None = None,
+        restriction: Restriction | None = None,
     ) -> Answers:
         """What the graph says about (head, relation, ?), or (?, relation, tail) if `head` is None, and the k best
         answers that are not in it.
 
         grounded: use known edges only. new_only: leave out the facts. ranking: "fused", the default if the run has
-        a fusion, or "paths".
+        a fusion, or "paths". restriction: whom the answers may be.
         """
         query = self.query(head, relation, tail)
         decoding = self.decoding(grounded=grounded, beam=beam, aggregate=aggregate)
         queries = np.array([query], np.int32)
-        (answers,) = self.stream(queries, decoding, k=k, new_only=new_only, ranking=ranking)
+        (answers,) = self.stream(
+            queries, decoding, k=k, new_only=new_only, ranking=ranking, restriction=restriction
+        )
         return answers
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
@@ -184,10 +219,11 @@ class Reasoner:
         k: int,
         new_only: bool = False,
         ranking: RankedBy | None = None,
+        restriction: Restriction | None = None,
     ) -> Iterator[Answers]:
         """The answers to many questions, in order.  queries: (query, 2) head and edge type"""
         origin = self.origin(decoding, ranking)
-        found = self.candidates(queries, decoding, k=k, ranking=ranking)
+        found = self.candidates(queries, decoding, k=k, ranking=ranking, restriction=restriction)
         for query, candidates in zip(queries.tolist(), found, strict=True):
             facts = () if new_only else self.facts(query)
             yield self._answers(query, origin, facts, [answer for _, answer in candidates])
@@ -198,7 +234,7 @@ class Reasoner:
 
     def fact(self, query: Query, entity: int) -> Answer:
         """An answer that the graph gives."""
-        return Answer.from_fact(self._edge([*query, entity], True, 1.0))
+        return Answer.from_fact(self.edge([*query, entity], True, 1.0))
 
     def candidates(
         self,
@@ -208,13 +244,14 @@ class Reasoner:
         k: int,
         ranking: RankedBy | None = None,
         min_confidence: float = 0.0,
+        restriction: Restriction | None = None,
     ) -> Iterator[list[tuple[int, Answer]]]:
         """The answers to many questions that are not in the graph, with their entities."""
         if k < 1:
             raise SettingError(f"k={k}: expected 1 or more.")
         if fusion := self._fusion(ranking):
-            return self._by_fusion(fusion, queries, decoding, k, min_confidence)
-        return self._by_paths(queries, decoding, k)
+            return self._by_fusion(fusion, queries, decoding, k, min_confidence, restriction)
+        return self._by_paths(queries, decoding, k, restriction)
 
     def _fusion(self, ranking: RankedBy | None) -> Fusion | None:
         """The fusion to rank by, or None to rank by paths."""
@@ -263,11 +300,17 @@ class Reasoner:
 
     # --------------------------------------------------------------------------------------- ranked by paths
 
-    def _by_paths(self, queries: Ids, decoding: DecodingOptions, k: int) -> Iterator[list[tuple[int, Answer]]]:
+    def _by_paths(
+        self, queries: Ids, decoding: DecodingOptions, k: int, restriction: Restriction | None
+    ) -> Iterator[list[tuple[int, Answer]]]:
         """Answers as the search ranks them."""
         for query, (ranked, number) in zip(queries.tolist(), self._searched(queries, decoding), strict=True):
             own, facts = ranked.rows(number), set(self.run.facts.tails_of(*query).tolist())
-            new = (i for i in range(own.start, own.stop) if int(ranked.entity[i]) not in facts)
+            entities = np.asarray(ranked.entity[own])
+            keep = (
+                restriction.allows(self.run.facts, query[0], entities) if restriction else np.ones(len(entities))
+            )
+            new = (own.start + i for i in np.flatnonzero(keep).tolist() if int(entities[i]) not in facts)
             answers = []
             for rank, i in enumerate(islice(new, k), 1):
                 entity, paths = int(ranked.entity[i]), self._paths(query, ranked, i)
@@ -293,19 +336,27 @@ class Reasoner:
         decoding: DecodingOptions,
         k: int,
         min_confidence: float,
+        restriction: Restriction | None,
     ) -> Iterator[list[tuple[int, Answer]]]:
         """Answers as the fusion ranks them."""
         first = 0
-        for judged in fusion.rank(queries, threads=1):
+        for judged in self._ranked(fusion, queries, restriction):
             asked = queries[first : first + len(judged.lists)]
             most = k * (CANDIDATES_PER_ANSWER if decoding.constraint else 1)
             for begin in range(0, len(asked), SHOWN_AT_ONCE):
                 some = asked[begin : begin + SHOWN_AT_ONCE]
                 numbers = range(begin, begin + len(some))
-                own = [self._first(judged, number, most, min_confidence) for number in numbers]
+                own = [self._first(judged, number, most, min_confidence, restriction) for number in numbers]
                 paths = self._paths_to(some, [judged.lists.candidates[rows].tolist() for rows in own], decoding)
                 yield from (answers[:k] for answers in self._weighed(judged, own, paths))
             first += len(asked)
+
+    @staticmethod
+    def _ranked(fusion: Fusion, queries: Ids, restriction: Restriction | None) -> Iterator[FusedRanking]:
+        """The candidates of all questions; a short list of possible answers is among them."""
+        if restriction and restriction.listed is not None and len(restriction.listed) <= MOST_LISTED:
+            return (fusion.rank_with(query, restriction.listed) for query in queries)
+        return fusion.rank(queries, threads=1)
 
     def judge(self, query: Query, wanted: int, decoding: DecodingOptions) -> tuple[FusedRanking, Answer]:
         """The ranking of a question's candidates, and one answer to it, which the graph must not have."""
@@ -317,11 +368,16 @@ class Reasoner:
         (((_, answer),),) = self._weighed(judged, [at], paths)
         return judged, replace(answer, rank=1 + int(judged.lists.positions(judged.scores)[at[0]]))
 
-    def _first(self, judged: FusedRanking, query: int, most: int, min_confidence: float) -> Offsets:
+    def _first(
+        self, judged: FusedRanking, query: int, most: int, min_confidence: float, restriction: Restriction | None
+    ) -> Offsets:
         """Positions of the best candidates of one question that are not in the graph, best first.  (candidate)"""
         own, facts = judged.lists.rows(query), self.run.facts.tails_of(*judged.lists.queries[query])
         order: Offsets = own.start + np.argsort(-judged.scores[own], kind="stable")
         order = order[judged.confidence[order] >= min_confidence]
+        if restriction:
+            head, candidates = int(judged.lists.queries[query, 0]), judged.lists.candidates[order]
+            order = order[restriction.allows(self.run.facts, head, candidates)]
         return order[~np.isin(judged.lists.candidates[order], facts)][:most]
 
     def _weighed(
@@ -379,7 +435,7 @@ class Reasoner:
         found: dict[int, list[tuple[float, int, Evidence]]] = {}
         for entity, relations, entities in paths:
             ends = zip([query[0], *entities], relations, entities, strict=False)
-            edges = tuple(self._edge(list(edge), True, 1.0) for edge in ends)
+            edges = tuple(self.edge(list(edge), True, 1.0) for edge in ends)
             rule = self._rule(query[1], relations)
             evidence = Evidence(edges, GRADES[0], None, None, rule)
             found.setdefault(entity, []).append((-(rule.confidence if rule else 0.0), len(edges), evidence))
@@ -394,7 +450,7 @@ class Reasoner:
 
     def _bare_edge(self, query: Query, entity: int) -> Evidence:
         """The queried edge itself, which the search did not follow."""
-        edge = self._edge([query[0], query[1], entity], False, 0.0)
+        edge = self.edge([query[0], query[1], entity], False, 0.0)
         return Evidence((edge,), GRADES[2], 0.0, 0.0, None)
 
     # ------------------------------------------------------------------------------------------------ labels
@@ -409,7 +465,7 @@ class Reasoner:
         found = []
         for i, length in enumerate(hops.tolist()):
             steps = [
-                self._edge(edges[i, hop].tolist(), bool(known[i, hop]), math.exp(tokens[i, 2 * hop + 1]))
+                self.edge(edges[i, hop].tolist(), bool(known[i, hop]), math.exp(tokens[i, 2 * hop + 1]))
                 for hop in range(length)
             ]
             total = float(tokens[i].sum())
@@ -418,15 +474,18 @@ class Reasoner:
             found.append(Evidence(tuple(steps), GRADES[grade[i]], math.exp(total), score, rule))
         return found
 
-    def _edge(self, edge: list[int], is_fact: bool, probability: float) -> Edge:
+    def edge(self, edge: list[int], is_fact: bool, probability: float) -> Edge:
+        """A step of a path with labels.  edge: start, edge type, goal"""
         start, relation, goal = edge
         backwards = is_inverse(relation, self.graph.num_relations)
         head, tail = (goal, start) if backwards else (start, goal)
         ends = self._entity(head), self._relation(relation), self._entity(tail)
-        return Edge(*ends, backwards, is_fact, probability)
+        added = self.run.added
+        is_added = is_fact and added is not None and added.contains(start, relation, goal)
+        return Edge(*ends, backwards, is_fact, probability, is_added)
 
     def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
-        rules, rule = self.run.rules, self._rules.follows(relation, path)
+        rules, rule = self.run.rules, self.rule_lookup.follows(relation, path)
         if rule is None:
             return None
         text, support = readable(rules, rule, self.labels), int(rules.support[rule])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from squire.core.run_files import BEST, FINGERPRINT_DIGITS, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
@@ -34,10 +37,39 @@ class LoadedRun:
     recipe: Recipe
     rules: Rules  # rules that paths follow; empty if none were mined
     facts: Adjacency  # the edges that answers rest on: of all splits, or of train if the others are hidden
+    # If facts have changed since the training: the graph of that time, and the facts from which rules were mined
+    # afterwards, if they were.
+    base: Graph | None = field(default=None, kw_only=True)
+    refreshed: Adjacency | None = field(default=None, kw_only=True)
 
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
+
+    @cached_property
+    def added(self) -> Adjacency | None:
+        """The facts that were added after training; None if nothing has changed."""
+        if self.base is None:
+            return None
+        return self._difference(self.facts, self.graph.adjacency(self.base.facts.triples))
+
+    @cached_property
+    def forgotten(self) -> Adjacency:
+        """The facts that the model was trained on and that are no longer known."""
+        learned = self.graph.adjacency(self.base.train.triples) if self.base else self.graph.train
+        return self._difference(learned, self.facts)
+
+    @cached_property
+    def unsupported(self) -> Adjacency:
+        """The facts that rules were mined from and that are no longer known."""
+        return self._difference(self.refreshed, self.facts) if self.refreshed else self.forgotten
+
+    def _difference(self, some: Adjacency, others: Adjacency) -> Adjacency:
+        return self.graph.adjacency(some.triples[~others.contains_each(*some.triples.T)])
+
+    def on(self, graph: Graph, refreshed: Adjacency | None = None) -> Self:
+        """The same run with a graph that has changed after training: its first entities are the same."""
+        return replace(self, graph=graph, facts=graph.facts, base=self.base or self.graph, refreshed=refreshed)
 
     @cached_property
     def known_edges(self) -> SearchEdges:
@@ -90,10 +122,23 @@ class TrainedModel(LoadedRun):
     def device(self) -> torch.device:
         return self.model.embedding.weight.device
 
+    def on(self, graph: Graph, refreshed: Adjacency | None = None) -> Self:
+        """As for any run. The model takes a new entity for the mean of those that it is linked to."""
+        run = super().on(graph, refreshed)
+        assert run.base is not None
+        known = run.base.num_entities
+        return replace(run, model=self.model.grown(known, _known_neighbours(graph, known)))
+
     @property
     def decoder(self) -> TransformerDecoder:
         """A new decoder of the model, with an empty cache."""
         return TransformerDecoder(self.model)
+
+
+def _known_neighbours(graph: Graph, num_known: int) -> list[Tensor]:
+    """For each entity after the first `num_known`, those of the first that it is linked to."""
+    found = (graph.facts.edges(entity)[1] for entity in range(num_known, graph.num_entities))
+    return [torch.from_numpy(near[near < num_known].astype(np.int64)) for near in found]
 
 
 def new_model(graph: Graph, recipe: Recipe) -> Transformer:

@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from squire.errors import SettingError
 from squire.server.batching import Batcher
+from squire.server.facts import facts_api
 from squire.server.middleware import LOGGER, RequestMiddleware
 from squire.server.models import Model, __version__
 from squire.server.problems import add_exception_handlers
@@ -37,11 +38,14 @@ DESCRIPTION = (
 
 
 def create_app(
-    models: Sequence[Model], policy: AccessPolicy | None = None, limits: Limits | None = None
+    models: Sequence[Model],
+    policy: AccessPolicy | None = None,
+    limits: Limits | None = None,
+    writable: bool = False,
 ) -> RequestMiddleware:
-    """The application that serves these models; the first is the default."""
+    """The application that serves these models; the first is the default. writable: graphs may be changed."""
     limits = limits or Limits()
-    service = Service({model.name: model for model in models})
+    service = Service({model.name: model for model in models}, writable)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,7 +61,8 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
-    for router in (api, model_api):
+    routers = (api, model_api, facts_api)
+    for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
 
@@ -65,7 +70,7 @@ def create_app(
     def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
-    add_exception_handlers(app, [*api.routes, *model_api.routes])
+    add_exception_handlers(app, [route for router in routers for route in router.routes])
     return RequestMiddleware(app, policy or AccessPolicy(), limits)
 
 

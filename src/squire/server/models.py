@@ -18,11 +18,24 @@ import numpy.typing as npt
 from squire import Aggregate as Aggregate
 from squire import Answer as Answer
 from squire import Answers as Answers
+from squire import Change as Change
+from squire import Connections as Connections
 from squire import Evidence as Evidence
 from squire import FactCheck as FactCheck
-from squire import Graph, LabelIndex, Reasoner, Run, attention_of, check_fact
+from squire import (
+    Graph,
+    LabelIndex,
+    Reasoner,
+    Run,
+    attention_of,
+    check_fact,
+    find_connections,
+    find_reasons,
+    restrict,
+)
 from squire import Origin as Origin
 from squire import RankedBy as RankedBy
+from squire import Reasons as Reasons
 from squire import __version__ as __version__
 from squire.errors import SettingError, UnknownName
 from squire.server.autocomplete import FITS, LabelSearch, fitting, open_questions
@@ -34,6 +47,7 @@ NEAREST = 3  # labels suggested instead of an unknown one
 EXAMPLES = 6  # questions on a model card
 
 Query = tuple[int, int]  # entity, edge type
+Rows = Sequence[tuple[str, str, str]]  # facts as labels
 
 _annotation_lock = threading.Lock()  # judgements are written one at a time: every request opens the files anew
 
@@ -48,6 +62,9 @@ class Options:
     beam: int | None = None
     aggregate: Aggregate | None = None
     ranking: RankedBy | None = None
+    among: tuple[str, ...] | None = None
+    type: str | None = None
+    not_linked: bool = False
 
 
 class Model:
@@ -98,11 +115,35 @@ class Model:
         reasoner = self._reasoner
         decoding = reasoner.decoding(grounded=options.grounded, beam=options.beam, aggregate=options.aggregate)
         ids = np.array(queries, np.int32).reshape(-1, 2)
-        return reasoner.stream(ids, decoding, k=options.k, new_only=options.new_only, ranking=options.ranking)
+        return reasoner.stream(
+            ids, decoding, k=options.k, new_only=options.new_only, ranking=options.ranking,
+            restriction=restrict(self.graph, self.graph.facts, options.among, options.type, options.not_linked),
+        )  # fmt: skip
 
-    def check(self, head: str, relation: str, tail: str, beam: int | None) -> bytes:
+    def check(self, head: str, relation: str, tail: str, beam: int | None, facts: Rows = ()) -> bytes:
         """How likely a fact is, equal to the output of `squire check --json`."""
-        return as_json(check_fact(self._reasoner, head, relation, tail, beam))
+        return as_json(check_fact(self._reasoner.supposing(facts), head, relation, tail, beam))
+
+    def connect(self, first: str, second: str, hops: int) -> bytes:
+        """How two entities are connected, equal to the output of `squire connect --json`."""
+        return as_json(find_connections(self._reasoner, first, second, hops=hops))
+
+    def why(self, head: str, relation: str, tail: str) -> bytes:
+        """What an answer hangs on, equal to the output of `squire why --json`."""
+        return as_json(find_reasons(self._reasoner, head, relation, tail))
+
+    def answer_if(self, asked: Any, facts: Rows) -> bytes:
+        """The answers to a question if these facts were true."""
+        supposed = Model(self.name, self._reasoner.supposing(facts))
+        query = supposed._reasoner.query(asked.head, asked.relation, asked.tail)
+        return supposed.answer_all([query], asked.options())[0]
+
+    def change(self, action: str, facts: Rows) -> tuple[Change, Model]:
+        """Adds facts to the graph or removes them, on disk, and gives the model that knows it."""
+        run = Run(self._folder)
+        run.reasoner = self._reasoner
+        change = run.add(facts) if action == "add" else run.remove(facts)
+        return change, Model(self.name, run.reasoner)
 
     def attention(self, query: Query, answer: str | None, layer: int | None, beam: int | None) -> bytes:
         """The output of `squire study attention --json`, for one layer if `layer` is given."""

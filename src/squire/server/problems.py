@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from squire.errors import SettingError, SquireError, UnknownName
+from squire.errors import DataError, SettingError, SquireError, UnknownName
 
 CODES = {
     400: "bad_request", 401: "unauthorised", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
@@ -43,6 +43,10 @@ class Problem(Exception):
     def from_error(cls, error: SquireError) -> Problem:
         if isinstance(error, UnknownName):
             return cls(404, str(error), code="unknown_name", nearest=error.nearest)
+        if isinstance(
+            error, DataError
+        ):  # facts or candidates of a request with names that the graph does not have
+            return cls(404, str(error), code="unknown_name")
         return cls(422 if isinstance(error, SettingError) else 500, str(error))
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -15,7 +16,7 @@ from squire.errors import UnknownName
 from squire.server import models as served
 from squire.server import schemas
 from squire.server.batching import Batcher, Done
-from squire.server.models import Answers, FactCheck, Model, Options, __version__
+from squire.server.models import Answers, Connections, FactCheck, Model, Options, Reasons, __version__
 from squire.server.problems import Problem, as_json
 from squire.server.schemas import MAX_EDGES, MAX_LABEL, MAX_MATCHES, Annotator, Label
 
@@ -28,8 +29,8 @@ class Service:
 
     batcher: Batcher  # while the application runs
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
-        self.models = dict(models)
+    def __init__(self, models: Mapping[str, Model], writable: bool = False) -> None:
+        self.models, self.writable, self.writing = dict(models), writable, threading.Lock()
 
     def is_default(self, model: Model) -> bool:
         return model is next(iter(self.models.values()))
@@ -38,7 +39,7 @@ class Service:
         self, model: Model, queries: Sequence[served.Query], options: Options, *, wait: bool = False
     ) -> Coroutine[Any, Any, Done[bytes]]:
         work = partial(model.answer_all, options=options)
-        return self.batcher.submit(work, queries, (model.name, options), wait=wait)
+        return self.batcher.submit(work, queries, (model, options), wait=wait)  # after a change it is another one
 
     async def decode(self, request: Request, work: Callable[[], bytes]) -> Response:
         """Runs any other work in a decoding thread."""
@@ -169,6 +170,8 @@ def neighbourhood(
 @model_api.post("/answer", tags=["questions"], response_model=Answers, responses=decoding)
 async def answer(request: Request, service: ServiceDep, model: ModelDep, body: schemas.AnswerBody) -> Response:
     """What the graph says, and the best new answers with their evidence: the JSON of `squire answer --json`."""
+    if body.facts:
+        return await service.decode(request, lambda: model.answer_if(body, schemas.rows_of(body.facts)))
     query = await run_in_threadpool(model.query, body.head, body.relation, body.tail)
     done = await while_connected(request, service.submit(model, [query], body.options()))
     request.scope["squire"]["log"]["batch_size"] = done.batch_size
@@ -178,9 +181,29 @@ async def answer(request: Request, service: ServiceDep, model: ModelDep, body: s
 @model_api.post("/check", tags=["questions"], response_model=FactCheck, responses=decoding)
 async def check(request: Request, service: ServiceDep, model: ModelDep, body: schemas.CheckBody) -> Response:
     """How likely a fact is, and what speaks for and against it: the JSON of `squire check --json`."""
-    await run_in_threadpool(model.query, body.head, body.relation)  # an unknown name need not wait
+    if not body.facts:  # an unknown name need not wait
+        await run_in_threadpool(model.query, body.head, body.relation)
+        await run_in_threadpool(model.entity_id, body.tail)
+    supposed = schemas.rows_of(body.facts)
+    return await service.decode(
+        request, lambda: model.check(body.head, body.relation, body.tail, body.beam, supposed)
+    )
+
+
+@model_api.post("/connect", tags=["questions"], response_model=Connections, responses=decoding)
+async def connect(request: Request, service: ServiceDep, model: ModelDep, body: schemas.ConnectBody) -> Response:
+    """How two entities are connected, and what that suggests: the JSON of `squire connect --json`."""
+    for entity in (body.first, body.second):
+        await run_in_threadpool(model.entity_id, entity)
+    return await service.decode(request, lambda: model.connect(body.first, body.second, body.hops))
+
+
+@model_api.post("/why", tags=["questions"], response_model=Reasons, responses=decoding)
+async def why(request: Request, service: ServiceDep, model: ModelDep, body: schemas.FactBody) -> Response:
+    """What an answer hangs on, and what is behind its sources: the JSON of `squire why --json`."""
+    await run_in_threadpool(model.query, body.head, body.relation)
     await run_in_threadpool(model.entity_id, body.tail)
-    return await service.decode(request, lambda: model.check(body.head, body.relation, body.tail, body.beam))
+    return await service.decode(request, lambda: model.why(body.head, body.relation, body.tail))
 
 
 @model_api.post("/attention", tags=["questions"], response_model=schemas.AttentionMaps, responses=decoding)

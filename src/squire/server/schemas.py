@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -11,6 +12,7 @@ from squire.server.models import SCORES, Aggregate, Evidence, Options, RankedBy
 # Limits of one request; also in docs/service.md.
 MAX_K, MAX_BEAM, MAX_BATCH = 100, 1024, 1000
 MAX_LABEL = 2000  # characters
+MAX_SUPPOSED = 100  # facts that count for one question
 MAX_MATCHES, MAX_EDGES = 200, 500  # labels of one search, edges of one neighbourhood
 
 
@@ -86,14 +88,42 @@ class OptionsBody(BaseModel):
         None, description="Rank by the model's paths or by all evidence (fused); default: fused if possible."
     )
 
+    among: list[Label] | None = Field(
+        None, min_length=1, max_length=MAX_BATCH, description="The entities that may be answers."
+    )
+    type: Label | None = Field(None, description="Only entities of this type may be answers.")
+    not_linked: bool = Field(False, description="Only entities that no fact links to the one asked about.")
+
     def options(self) -> Options:
-        return Options(self.k, self.grounded, self.new_only, self.beam, self.aggregate, self.ranking)
+        among = None if self.among is None else tuple(self.among)
+        search = self.beam, self.aggregate, self.ranking
+        return Options(self.k, self.grounded, self.new_only, *search, among, self.type, self.not_linked)
+
+
+class FactBody(BaseModel):
+    """A fact; its entities may be new."""
+
+    model_config = _config({**ASK_TAIL, "tail": "French"})
+    head: Label
+    relation: Label
+    tail: Label
+
+
+Supposed = Annotated[
+    list[FactBody], Field(max_length=MAX_SUPPOSED, description="What if these facts were true? Nothing is kept.")
+]
+
+
+def rows_of(facts: Sequence[FactBody]) -> list[tuple[str, str, str]]:
+    """As rows of labels."""
+    return [(one.head, one.relation, one.tail) for one in facts]
 
 
 class AnswerBody(QuestionBody, OptionsBody):
     """A question, and how to answer it."""
 
     model_config = _config({**ASK_TAIL, "k": 3}, {**ASK_HEAD, "grounded": True}, **ONE_END)
+    facts: Supposed = []
 
 
 class BatchBody(OptionsBody):
@@ -111,6 +141,16 @@ class CheckBody(BaseModel):
     relation: Label
     tail: Label
     beam: Beam | None = None
+    facts: Supposed = []
+
+
+class ConnectBody(BaseModel):
+    """Two entities."""
+
+    model_config = _config({"first": "Austria", "second": "Germany"})
+    first: Label
+    second: Label
+    hops: Annotated[int, Field(ge=1, le=3), INTEGER] = Field(3, description="Facts in a path, at most.")
 
 
 class AttentionBody(QuestionBody):

@@ -23,6 +23,7 @@ def serve(
     allow_host: Collection[str] = (),
     open_page: bool = False,
     on_ready: Ready | None = None,
+    writable: bool = False,
 ) -> None:
     """Answers questions over HTTP and serves a page to ask them, until Ctrl-C or SIGTERM.
 
@@ -32,6 +33,7 @@ def serve(
     token: clients must send it as a bearer token.
     allow_host: further host names of this service, such as that of a proxy.
     open_page: opens the page in a browser.
+    writable: clients may add facts to the graphs and remove them.
     on_ready: called with the address and the names of the models once the service accepts requests.
     """
     _check_installed()
@@ -45,7 +47,7 @@ def serve(
     policy, limits, named = AccessPolicy.for_host(host, allow_host, token), Limits(), named_runs(runs)
     torch.set_num_threads(max(1, torch.get_num_threads() // limits.threads))
     with closing(app.listen(host, port)) as listening:  # fails before the models are loaded
-        service = app.create_app([Model.load(name, run) for name, run in named.items()], policy, limits)
+        service = app.create_app([Model.load(name, run) for name, run in named.items()], policy, limits, writable)
         address = app.address_of(host, listening)
         app.log_as_json()
         (on_ready or app.log_ready)(address, list(named))

@@ -25,6 +25,7 @@ from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
 from squire.ranking.model_features import TABLE
 from squire.rules.rules import Rules
 from squire.search.trained import TrainedModel
+from squire.training.changes import learn_changes
 from squire.training.preparation import prepare
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
@@ -66,6 +67,14 @@ def existing_run(folder: Path, graph: Graph | None = None) -> Iterator[None]:
     with locked(folder):
         if graph is not None and graph != Graph.load(folder / GRAPH):
             raise SettingError(f"{folder}: a run on another graph. Resume it without naming a graph.")
+        yield
+
+
+@contextmanager
+def resumed_run(folder: Path, graph: Graph | None = None) -> Iterator[None]:
+    """The same, to train on: facts that were added or removed since are now part of the graph."""
+    with existing_run(folder, graph):
+        learn_changes(folder)
         yield
 
 

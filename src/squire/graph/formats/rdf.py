@@ -21,6 +21,8 @@ from squire.graph.formats.delimited import ROWS_PER_BLOCK, ReadOptions, open_pas
 from squire.graph.triples import Block
 
 MINTED = "urn:squire:"
+VOCABULARY = "urn:squire-vocabulary:"  # of statements about predictions
+REIFIER = f"{VOCABULARY}prediction:"  # of a predicted triple
 NO_ELEMENT = "no element found"  # expat's message when a document ends early
 # The random name that pyoxigraph gives to a blank node without a name in the file.
 RANDOM_NAME = re.compile("_:[a-f][0-9a-f]{23,31}")
@@ -119,7 +121,7 @@ def _fault_of(error: SyntaxError, where: str) -> tuple[Fault, str, str]:
 
 def _labels(quad: ox.Quad, literals: bool, where: str, report: Report) -> tuple[str, str, str] | None:
     head, tail = label_of(quad.subject), label_of(quad.object)
-    if head is None or tail is None:
+    if head is None or tail is None or head.startswith(REIFIER):
         report.add(Fault.QUOTED, where)
         return None
     if isinstance(quad.object, ox.Literal) and not literals:
