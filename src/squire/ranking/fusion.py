@@ -50,7 +50,7 @@ Floats = npt.NDArray[np.float64]
 Stage = Callable[[str, int, int], None]  # name, done, total
 
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
-WRONG_CANDIDATES = 50  # of a query, for the ranker to learn from; all of them take more time and memory
+WRONG_CANDIDATES = 100  # of a query, for the ranker to learn from; all of them take more time and memory
 CALIBRATION_QUERIES = 10_000
 # With a time limit: mining's share of it, the questions that tell what one costs, what fitting takes for each (CPU
 # seconds, on NELL23K), and the least share of all questions that are asked however little time there is.
