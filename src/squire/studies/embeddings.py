@@ -1,0 +1,198 @@
+"""Embedding models through PyKEEN: trained within a time limit, stopped early by our evaluator on valid.
+
+The settings are those of the papers where they gave some, with dimensions that train within minutes on a CPU.
+PyKEEN is imported when a model is trained; it is in the extra `compare`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from squire.core.relations import is_inverse
+from squire.errors import SettingError
+from squire.evaluation.queries import QuerySet
+from squire.evaluation.ranks import Ranks
+from squire.graph.adjacency import Ids
+from squire.graph.graph import Graph
+from squire.studies.compared_methods import Learned, Task, rank_by_scores
+
+VALID_QUERIES = 500  # ranked after an epoch, at most
+EVALUATION_SHARE = 0.1  # of the time, for ranking them
+PATIENCE = 8  # validations without a better one, after which training stops
+EPOCHS = 10_000  # more than any time limit allows
+STEPS_PER_EPOCH, BATCH_SIZES = 200, (128, 512)  # batches are such that an epoch has so many steps, within limits
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is trained."""
+
+    model: Mapping[str, Any]
+    loss: str
+    loss_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    negatives: int | None = 64  # per fact; None scores all entities (1-N)
+    optimizer: str = "Adam"
+    learning_rate: float = 1e-3
+    label_smoothing: float = 0.0
+
+
+def settings_for(name: str, graph: Graph) -> Settings:
+    """The settings of a model; large graphs have smaller dimensions, so that a minute is more than one epoch."""
+    dim = 200 if graph.num_entities < 50_000 else 100
+    # Adagrad at a high learning rate needs embeddings that start near zero.
+    draw = partial(torch.nn.init.normal_, std=1e-3)
+    near_zero = {"entity_initializer": draw, "relation_initializer": draw}
+    against_sampled = {"margin": 9.0, "adversarial_temperature": 1.0}
+    found = {
+        "TransE": Settings({"embedding_dim": dim, "entity_constrainer": None}, "nssa", against_sampled),
+        "RotatE": Settings({"embedding_dim": dim}, "nssa", against_sampled),
+        "ComplEx": Settings(
+            {"embedding_dim": dim, "regularizer_kwargs": {"weight": 0.01, "p": 3.0}, **near_zero},
+            "crossentropy", negatives=None, optimizer="Adagrad", learning_rate=0.1,
+        ),
+        "ConvE": Settings({"embedding_dim": 200}, "bceaftersigmoid", negatives=None, label_smoothing=0.1),
+        "TuckER": Settings(
+            {"embedding_dim": dim, "relation_dim": min(dim, 100)}, "bceaftersigmoid", negatives=None,
+            label_smoothing=0.1,
+        ),
+    }  # fmt: skip
+    return found[name]
+
+
+class Embedding:
+    """A trained model of PyKEEN's, as a score of every entity for a query."""
+
+    def __init__(self, model: Any, num_relations: int) -> None:
+        self.model, self.num_relations = model, num_relations
+
+    def scores(self, queries: Ids) -> npt.NDArray[np.float32]:
+        """(query, 2) -> (query, entity); a query for heads is one of the inverse relation."""
+        found = np.empty((len(queries), self.model.num_entities), np.float32)
+        backward = is_inverse(queries[:, 1], self.num_relations)
+        relation = queries[:, 1] - self.num_relations * backward
+        with torch.inference_mode():
+            for rows, predict, columns in (
+                (~backward, self.model.predict_t, (queries[:, 0], relation)),
+                (backward, self.model.predict_h, (relation, queries[:, 0])),
+            ):
+                if rows.any():
+                    asked = np.stack(columns, axis=1)[rows].astype(np.int64)
+                    found[rows] = predict(torch.from_numpy(asked)).numpy()
+        return found
+
+    def rank(self, query_set: QuerySet, name: str, seed: int) -> Ranks:
+        return rank_by_scores(query_set, self.scores, f"pykeen:{name}", seed=str(seed))
+
+
+class _TimeIsUp(Exception):
+    """The time limit of training is reached."""
+
+
+class _Best:
+    """Keeps the weights that rank valid best, and says when training should stop."""
+
+    def __init__(self, task: Task, embedding: Embedding) -> None:
+        self.task, self.embedding = task, embedding
+        self.ends = time.monotonic() + 60 * task.minutes_left
+        # Test is not part of the filter while training.
+        self.query_set = (
+            QuerySet.from_graph(task.graph, "valid", "both", ("train", "valid"), VALID_QUERIES, task.seed)
+            if len(task.graph.valid)
+            else None
+        )
+        self.mrr, self.epoch, self.since, self.weights = -1.0, 0, 0, None
+        self.epochs = 0  # completed
+        self.next = 0.0  # not before this time, so that validations take a small share
+
+    def validate(self, *, in_any_case: bool = False) -> None:
+        began = time.monotonic()
+        if self.query_set is None or (began < self.next and not in_any_case):
+            return
+        mrr = rank_by_scores(self.query_set, self.embedding.scores, "valid").metrics(intervals=False).mrr
+        self.since += 1
+        if mrr > self.mrr:
+            self.mrr, self.epoch, self.since = mrr, self.epochs, 0
+            self.weights = deepcopy(self.embedding.model.state_dict())
+        self.embedding.model.train()
+        ended = time.monotonic()
+        self.next = ended + (ended - began) / EVALUATION_SHARE
+
+    def restore(self) -> None:
+        if self.weights is not None:
+            self.embedding.model.load_state_dict(self.weights)
+
+
+def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
+    """Train a model in the time that the task has left. Returns it, and a note on how that went."""
+    try:
+        from pykeen.models import model_resolver
+        from pykeen.training import LCWATrainingLoop, SLCWATrainingLoop, TrainingCallback
+        from pykeen.triples import CoreTriplesFactory
+    except ImportError as error:
+        raise SettingError(
+            f"{name}: PyKEEN is not installed ({error}). Install it: pip install 'squire-kg[compare]'."
+        ) from error
+    graph, own = task.graph, settings_for(name, task.graph)
+    triples = torch.from_numpy(graph.train.triples.astype(np.int64))
+    # Every query for heads is one for tails of the inverse relation, as with us.
+    facts = CoreTriplesFactory(triples, graph.num_entities, graph.num_relations, create_inverse_triples=True)
+    arguments = {"triples_factory": facts, "random_seed": task.seed, "loss": own.loss, **own.model}
+    model = model_resolver.make(name, loss_kwargs=dict(own.loss_kwargs), **arguments)
+    embedding = Embedding(model, graph.num_relations)
+    best = _Best(task, embedding)
+
+    class Limit(TrainingCallback):
+        def post_batch(self, *_: Any, **__: Any) -> None:
+            if time.monotonic() > best.ends:
+                raise _TimeIsUp
+
+        def post_epoch(self, epoch: int, epoch_loss: float, **_: Any) -> None:
+            best.epochs = epoch
+            best.validate()
+            if best.since >= PATIENCE or time.monotonic() > best.ends:
+                raise _TimeIsUp
+
+    optimizer = getattr(torch.optim, own.optimizer)(model.get_grad_params(), lr=own.learning_rate)
+    loop: Any
+    common: dict[str, Any] = {"model": model, "triples_factory": facts, "optimizer": optimizer}
+    if own.negatives is None:
+        loop = LCWATrainingLoop(**common)
+    else:
+        loop = SLCWATrainingLoop(**common, negative_sampler_kwargs={"num_negs_per_pos": own.negatives})
+    batch_size = int(np.clip(2 * len(triples) // STEPS_PER_EPOCH, *BATCH_SIZES))
+    try:
+        loop.train(
+            facts, num_epochs=EPOCHS, batch_size=batch_size, label_smoothing=own.label_smoothing,
+            pin_memory=False, use_tqdm=False, use_tqdm_batch=False, callbacks=Limit,
+        )  # fmt: skip
+    except _TimeIsUp:
+        early = best.since >= PATIENCE
+    else:
+        early = False
+    if not early:
+        best.validate(in_any_case=True)  # the last epoch, as far as it went
+    best.restore()
+    why = "stopped early" if early else "out of time"
+    tells = f"PyKEEN {version('pykeen')}, {_described(own)}; {why}"
+    return embedding, f"{tells}, best after epoch {best.epoch} of {best.epochs}, valid MRR {best.mrr:.3f}"
+
+
+def _described(own: Settings) -> str:
+    against = "all entities" if own.negatives is None else f"{own.negatives} sampled"
+    return f"dim {own.model['embedding_dim']}, {own.loss} against {against}, {own.optimizer} {own.learning_rate:g}"
+
+
+def learn_embedding(name: str, task: Task) -> Learned:
+    """A row of the comparison."""
+    embedding, note = train_embedding(name, task)
+    return Learned(lambda query_set: embedding.rank(query_set, name, task.seed), note)
