@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +29,9 @@ from squire.studies.compared_methods import Learned, Task, rank_by_scores
 
 VALID_QUERIES = 500  # ranked after an epoch, at most
 EVALUATION_SHARE = 0.1  # of the time, for ranking them
-PATIENCE = 8  # validations without a better one, after which training stops
+# Training stops after so many validations without a better one, if they took this share of the time: some losses
+# need a while before anything is learned.
+PATIENCE, PATIENCE_SHARE = 8, 0.25
 EPOCHS = 10_000  # more than any time limit allows
 STEPS_PER_EPOCH, BATCH_SIZES = 200, (128, 512)  # batches are such that an epoch has so many steps, within limits
 
@@ -57,7 +60,7 @@ def settings_for(name: str, graph: Graph) -> Settings:
         "TransE": Settings({"embedding_dim": dim, "entity_constrainer": None}, "nssa", against_sampled),
         "RotatE": Settings({"embedding_dim": dim}, "nssa", against_sampled),
         "ComplEx": Settings(
-            {"embedding_dim": dim, "regularizer_kwargs": {"weight": 0.01, "p": 3.0}, **near_zero},
+            {"embedding_dim": dim, "regularizer": None, **near_zero},
             "crossentropy", negatives=None, optimizer="Adagrad", learning_rate=0.1,
         ),
         "ConvE": Settings({"embedding_dim": 200}, "bceaftersigmoid", negatives=None, label_smoothing=0.1),
@@ -111,7 +114,7 @@ class _Best:
             else None
         )
         self.mrr, self.epoch, self.since, self.weights = -1.0, 0, 0, None
-        self.epochs = 0  # completed
+        self.epochs, self.improved = 0, time.monotonic()  # completed; when the best weights were found
         self.next = 0.0  # not before this time, so that validations take a small share
 
     def validate(self, *, in_any_case: bool = False) -> None:
@@ -121,11 +124,17 @@ class _Best:
         mrr = rank_by_scores(self.query_set, self.embedding.scores, "valid").metrics(intervals=False).mrr
         self.since += 1
         if mrr > self.mrr:
-            self.mrr, self.epoch, self.since = mrr, self.epochs, 0
+            self.mrr, self.epoch, self.since, self.improved = mrr, self.epochs, 0, began
             self.weights = deepcopy(self.embedding.model.state_dict())
         self.embedding.model.train()
         ended = time.monotonic()
         self.next = ended + (ended - began) / EVALUATION_SHARE
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether further training is unlikely to help."""
+        waited = time.monotonic() - self.improved
+        return self.since >= PATIENCE and waited > PATIENCE_SHARE * 60 * self.task.minutes
 
     def restore(self) -> None:
         if self.weights is not None:
@@ -159,7 +168,7 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
         def post_epoch(self, epoch: int, epoch_loss: float, **_: Any) -> None:
             best.epochs = epoch
             best.validate()
-            if best.since >= PATIENCE or time.monotonic() > best.ends:
+            if best.is_stale or time.monotonic() > best.ends:
                 raise _TimeIsUp
 
     optimizer = getattr(torch.optim, own.optimizer)(model.get_grad_params(), lr=own.learning_rate)
@@ -170,21 +179,18 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
     else:
         loop = SLCWATrainingLoop(**common, negative_sampler_kwargs={"num_negs_per_pos": own.negatives})
     batch_size = int(np.clip(2 * len(triples) // STEPS_PER_EPOCH, *BATCH_SIZES))
-    try:
+    with suppress(_TimeIsUp):
         loop.train(
             facts, num_epochs=EPOCHS, batch_size=batch_size, label_smoothing=own.label_smoothing,
             pin_memory=False, use_tqdm=False, use_tqdm_batch=False, callbacks=Limit,
         )  # fmt: skip
-    except _TimeIsUp:
-        early = best.since >= PATIENCE
-    else:
-        early = False
-    if not early:
-        best.validate(in_any_case=True)  # the last epoch, as far as it went
+    why = "stopped early" if best.is_stale else "out of time"
+    best.validate(in_any_case=True)  # the last epoch, as far as it went
     best.restore()
-    why = "stopped early" if early else "out of time"
     tells = f"PyKEEN {version('pykeen')}, {_described(own)}; {why}"
-    return embedding, f"{tells}, best after epoch {best.epoch} of {best.epochs}, valid MRR {best.mrr:.3f}"
+    valid = f"best after epoch {best.epoch} of" if best.query_set else "no valid facts, all of"
+    mrr = f", valid MRR {best.mrr:.3f}" if best.query_set else ""
+    return embedding, f"{tells}, {valid} {best.epochs}{mrr}"
 
 
 def _described(own: Settings) -> str:
