@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from study_cases import town
 
-from squire.core.relations import both_directions
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
@@ -83,17 +82,16 @@ def test_filtered_ranks_are_those_of_pykeen(facts: list[tuple[int, int, int]], s
     assert heads.tolist() == theirs["head"]
 
 
-@pytest.mark.parametrize("name", ["ComplEx", "TransE"])
-def test_an_embedding_learns_in_its_time_and_knows_which_side_is_asked(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["TransE", "ConvE"])  # against sampled entities, and against all
+def test_an_embedding_is_trained_in_its_time_and_knows_which_side_is_asked(name: str, tmp_path: Path) -> None:
     from squire.studies.embeddings import train_embedding
 
-    graph = replace(town(), valid=town().valid[:0])  # a few facts would tell too little about when to stop
-    embedding, note = train_embedding(name, Task(graph, tmp_path, 0.1, 0))
-    assert "out of time, no valid facts" in note
-    for facts in np.split(both_directions(graph.train.triples, graph.num_relations), 2):
-        scores = embedding.scores(facts[:, :2])
-        above = scores > scores[np.arange(len(facts)), facts[:, 2], None]
-        assert above.mean() < 0.3  # of all entities, by chance a half
+    graph = town()
+    began = time.monotonic()
+    embedding, note = train_embedding(name, Task(graph, tmp_path, 0.05, 0))
+    assert time.monotonic() - began < 60
+    assert "valid MRR" in note
+    assert len(embedding.rank(QuerySet.from_graph(graph, "test", "both"), name, 0).ranks) == 2 * len(graph.test)
     h, r, t = graph.test[0].tolist()
     both = embedding.scores(np.array([[t, r + graph.num_relations], [h, r]], np.int32))
     with torch.inference_mode():
