@@ -179,6 +179,7 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
     else:
         loop = SLCWATrainingLoop(**common, negative_sampler_kwargs={"num_negs_per_pos": own.negatives})
     batch_size = int(np.clip(2 * len(triples) // STEPS_PER_EPOCH, *BATCH_SIZES))
+    batch_size = min(batch_size, max(len(graph.train.starts[0]) // 2, 1))  # of tiny graphs, two batches at least
     with suppress(_TimeIsUp):
         loop.train(
             facts, num_epochs=EPOCHS, batch_size=batch_size, label_smoothing=own.label_smoothing,
