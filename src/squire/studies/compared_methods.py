@@ -157,6 +157,15 @@ def _embedding(name: str) -> Method:
     return Method(name, "embedding", learn)
 
 
+def _walker(name: str) -> Method:
+    def learn(task: Task) -> Learned:
+        from squire.studies.walker import learn_walker
+
+        return learn_walker(name, task)
+
+    return Method(name, "walker", learn)
+
+
 def _pyclause(task: Task) -> Learned:
     from squire.studies.pyclause import learn_rules
 
@@ -173,5 +182,6 @@ METHODS = {
         Method("fused+model", "ours", _fused_with_model),
         *map(_embedding, ("TransE", "RotatE", "ComplEx", "ConvE", "TuckER")),
         Method("PyClause", "rules", _pyclause),
+        *map(_walker, ("MINERVA", "MultiHopKG", "RuleGuider", "DacKGR")),
     )
 }

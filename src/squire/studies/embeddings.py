@@ -6,10 +6,8 @@ PyKEEN is imported when a model is trained; it is in the extra `compare`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -26,12 +24,8 @@ from squire.evaluation.ranks import Ranks
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.studies.compared_methods import Learned, Task, rank_by_scores
+from squire.studies.early_stopping import BestWeights
 
-VALID_QUERIES = 500  # ranked after an epoch, at most
-EVALUATION_SHARE = 0.1  # of the time, for ranking them
-# Training stops after so many validations without a better one, if they took this share of the time: some losses
-# need a while before anything is learned.
-PATIENCE, PATIENCE_SHARE = 8, 0.25
 EPOCHS = 10_000  # more than any time limit allows
 STEPS_PER_EPOCH, BATCH_SIZES = 200, (128, 512)  # batches are such that an epoch has so many steps, within limits
 
@@ -101,46 +95,6 @@ class _TimeIsUp(Exception):
     """The time limit of training is reached."""
 
 
-class _Best:
-    """Keeps the weights that rank valid best, and says when training should stop."""
-
-    def __init__(self, task: Task, embedding: Embedding) -> None:
-        self.task, self.embedding = task, embedding
-        self.ends = time.monotonic() + 60 * task.minutes_left
-        # Test is not part of the filter while training.
-        self.query_set = (
-            QuerySet.from_graph(task.graph, "valid", "both", ("train", "valid"), VALID_QUERIES, task.seed)
-            if len(task.graph.valid)
-            else None
-        )
-        self.mrr, self.epoch, self.since, self.weights = -1.0, 0, 0, None
-        self.epochs, self.improved = 0, time.monotonic()  # completed; when the best weights were found
-        self.next = 0.0  # not before this time, so that validations take a small share
-
-    def validate(self, *, in_any_case: bool = False) -> None:
-        began = time.monotonic()
-        if self.query_set is None or (began < self.next and not in_any_case):
-            return
-        mrr = rank_by_scores(self.query_set, self.embedding.scores, "valid").metrics(intervals=False).mrr
-        self.since += 1
-        if mrr > self.mrr:
-            self.mrr, self.epoch, self.since, self.improved = mrr, self.epochs, 0, began
-            self.weights = deepcopy(self.embedding.model.state_dict())
-        self.embedding.model.train()
-        ended = time.monotonic()
-        self.next = ended + (ended - began) / EVALUATION_SHARE
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether further training is unlikely to help."""
-        waited = time.monotonic() - self.improved
-        return self.since >= PATIENCE and waited > PATIENCE_SHARE * 60 * self.task.minutes
-
-    def restore(self) -> None:
-        if self.weights is not None:
-            self.embedding.model.load_state_dict(self.weights)
-
-
 def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
     """Train a model in the time that the task has left. Returns it, and a note on how that went."""
     try:
@@ -158,17 +112,17 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
     arguments = {"triples_factory": facts, "random_seed": task.seed, "loss": own.loss, **own.model}
     model = model_resolver.make(name, loss_kwargs=dict(own.loss_kwargs), **arguments)
     embedding = Embedding(model, graph.num_relations)
-    best = _Best(task, embedding)
+    best = BestWeights(task, model, lambda query_set: embedding.rank(query_set, name, task.seed))
 
     class Limit(TrainingCallback):
         def post_batch(self, *_: Any, **__: Any) -> None:
-            if time.monotonic() > best.ends:
+            if best.is_out_of_time:
                 raise _TimeIsUp
 
         def post_epoch(self, epoch: int, epoch_loss: float, **_: Any) -> None:
             best.epochs = epoch
             best.validate()
-            if best.is_stale or time.monotonic() > best.ends:
+            if best.is_stale or best.is_out_of_time:
                 raise _TimeIsUp
 
     optimizer = getattr(torch.optim, own.optimizer)(model.get_grad_params(), lr=own.learning_rate)
@@ -185,13 +139,7 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
             facts, num_epochs=EPOCHS, batch_size=batch_size, label_smoothing=own.label_smoothing,
             pin_memory=False, use_tqdm=False, use_tqdm_batch=False, callbacks=Limit,
         )  # fmt: skip
-    why = "stopped early" if best.is_stale else "out of time"
-    best.validate(in_any_case=True)  # the last epoch, as far as it went
-    best.restore()
-    tells = f"PyKEEN {version('pykeen')}, {_described(own)}; {why}"
-    valid = f"best after epoch {best.epoch} of" if best.query_set else "no valid facts, all of"
-    mrr = f", valid MRR {best.mrr:.3f}" if best.query_set else ""
-    return embedding, f"{tells}, {valid} {best.epochs}{mrr}"
+    return embedding, f"PyKEEN {version('pykeen')}, {_described(own)}; {best.finish()}"
 
 
 def _described(own: Settings) -> str:
