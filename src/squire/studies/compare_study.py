@@ -71,7 +71,7 @@ def compare(
         for done, name in enumerate(chosen):
             if "failure" in _rows(journal).get(name, {"failure": ""}):
                 bar.stage(f"{name}, for at most {minutes:g} min and ranking", done, len(chosen))
-                journal.append(_measure_apart(folder, name))
+                _measure_apart(folder, name, journal)
         rows = _rows(journal)
     return Comparison(graph.name, folder, settings, [rows[name] for name in chosen])
 
@@ -81,21 +81,22 @@ def _rows(journal: Journal) -> dict[str, dict[str, Any]]:
     return {row["method"]: row for row in journal.entries}
 
 
-def _measure_apart(folder: Path, name: str) -> dict[str, Any]:
-    """The row of a method, measured in a process of its own. What the process prints is kept in METHOD.log."""
+def _measure_apart(folder: Path, name: str, journal: Journal) -> None:
+    """Records the row of a method, measured in a process of its own. What that prints is kept in METHOD.log."""
     command = [sys.executable, "-m", "squire", "study", "compare-measure", str(folder), name]
     row, log = _row_file(folder, name), folder / f"{name}.log"
     row.unlink(missing_ok=True)
     # Ctrl-C in a terminal reaches the process too.
     with log.open("wb") as output, interruptions(patient=True) as interrupted:
         exit_code = subprocess.run(command, check=False, stdout=output, stderr=output).returncode
-    if interrupted or exit_code == 130:
-        raise KeyboardInterrupt
+    stopped = bool(interrupted) or exit_code == 130
     if row.exists():
-        content: dict[str, Any] = json.loads(row.read_text(encoding="utf-8"))
+        journal.append(json.loads(row.read_text(encoding="utf-8")))
         row.unlink()
-        return content
-    return {"method": name, "kind": METHODS[name].kind, "failure": _reason(log, exit_code)}
+    elif not stopped:
+        journal.append({"method": name, "kind": METHODS[name].kind, "failure": _reason(log, exit_code)})
+    if stopped:
+        raise KeyboardInterrupt
 
 
 def _reason(log: Path, exit_code: int) -> str:
