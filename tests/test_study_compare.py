@@ -58,7 +58,7 @@ def test_a_method_that_cannot_run_is_a_row_that_says_why_and_is_tried_again(tmp_
     content = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert "PyClause is not installed" in content["rows"][0]["failure"]
     assert [one["signature"].split("|")[2] for one in content["rows"][1]["rows"]] == ["side:tail"]
-    assert "PyClause: not measured, PyClause is not installed" in (tmp_path / "out" / "compare.md").read_text()
+    assert "PyClause: not measured. PyClause is not installed" in (tmp_path / "out" / "compare.md").read_text()
     assert (tmp_path / "out" / "compare.png").read_bytes().startswith(PNG)
     compare(graph, tmp_path / "out", methods=["PyClause"], side="tail")
     tried = (tmp_path / "out" / JOURNAL).read_text().count('"method": "PyClause"')

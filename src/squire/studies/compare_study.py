@@ -171,7 +171,18 @@ class Comparison(Report):
 
     def as_dict(self) -> dict[str, Any]:
         published = [row._asdict() for row in self.published]
-        return {"graph": self.graph, **self.settings, "rows": self.rows, "published": published}
+        return {
+            "command": self._command,
+            "graph": self.graph,
+            **self.settings,
+            "rows": self.rows,
+            "published": published,
+        }
+
+    @property
+    def _command(self) -> str:
+        given = (f"--{name} {value}" for name, value in self.settings.items() if value)
+        return " ".join(["squire compare", self.graph, *given])
 
     def markdown(self) -> str:
         asked = next((row["rows"][0]["queries"] for row in self.rows if "rows" in row), 0)
@@ -205,8 +216,10 @@ class Comparison(Report):
 
     def _notes(self) -> Iterator[str]:
         for row in self.rows:
-            if text := row.get("failure") or row["note"]:
-                yield f"- {escape(row['method'])}: {'not measured, ' * ('failure' in row)}{escape(text)}"
+            if "failure" in row:
+                yield f"- {escape(row['method'])}: not measured. {escape(row['failure'])}"
+            elif text := "; ".join(filter(None, (row["note"], _evidence(row)))):
+                yield f"- {escape(row['method'])}: {escape(text)}"
         yield ""
 
     def draw(self, file: str | Path) -> None:
@@ -215,6 +228,12 @@ class Comparison(Report):
             raise SettingError(f"{file}: no method was measured, so there is nothing to draw.")
         failed = [row["method"] for row in self.rows if "failure" in row]
         draw_comparison(measured, failed, f"{self.graph}: quality against the time to learn", Path(file))
+
+
+def _evidence(row: dict[str, Any]) -> str:
+    """What the first ten new answers rest on, for methods that give paths."""
+    shares = ", ".join(f"{share:.0%} {grade}" for grade, share in row.get("evidence", {}).items())
+    return f"evidence: {shares}" if shares else ""
 
 
 def _cells(figures: dict[str, Any]) -> list[str]:
