@@ -27,6 +27,8 @@ from squire.studies.compared_methods import Learned, Task, rank_by_scores
 from squire.studies.early_stopping import BestWeights
 
 EPOCHS = 10_000  # more than any time limit allows
+SMALL, MANY_ENTITIES = 50_000, 50_000  # facts of a small graph; entities from which dimensions are smaller
+MOST_ELEMENTS = 100_000_000  # of one batch: 400 MB, several times while training
 STEPS_PER_EPOCH, BATCH_SIZES = 200, (128, 512)  # batches are such that an epoch has so many steps, within limits
 
 
@@ -37,33 +39,45 @@ class Settings:
     model: Mapping[str, Any]
     loss: str
     loss_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    negatives: int | None = 64  # per fact; None scores all entities (1-N)
+    negatives: int | None = None  # per fact; None scores all entities (1-N)
     optimizer: str = "Adam"
-    learning_rate: float = 1e-3
-    label_smoothing: float = 0.0
+    learning_rate: float = 3e-3
+    is_elementwise: bool = False  # multiplies a query with all entities element by element, which takes memory
 
 
 def settings_for(name: str, graph: Graph) -> Settings:
-    """The settings of a model; large graphs have smaller dimensions, so that a minute is more than one epoch."""
-    dim = 200 if graph.num_entities < 50_000 else 100
-    # Adagrad at a high learning rate needs embeddings that start near zero.
-    draw = partial(torch.nn.init.normal_, std=1e-3)
-    near_zero = {"entity_initializer": draw, "relation_initializer": draw}
-    against_sampled = {"margin": 9.0, "adversarial_temperature": 1.0}
+    """The settings of a model. Small graphs have small dimensions and high rates, so that minutes are enough."""
+    is_small = len(graph.train.triples) < SMALL
+    dim = 100 if is_small or graph.num_entities > MANY_ENTITIES else 200
+    sampled: dict[str, Any] = {
+        "loss": "nssa", "loss_kwargs": {"margin": 6.0 if is_small else 9.0, "adversarial_temperature": 1.0},
+        "learning_rate": 1e-2 if is_small else 2e-3,
+    }  # fmt: skip
+    near_zero = partial(torch.nn.init.normal_, std=1e-3)  # Adagrad at a high learning rate needs it
+    start = {"entity_initializer": near_zero, "relation_initializer": near_zero}
+    complex_model = {"embedding_dim": 200, "regularizer": None, **start}
     found = {
-        "TransE": Settings({"embedding_dim": dim, "entity_constrainer": None}, "nssa", against_sampled),
-        "RotatE": Settings({"embedding_dim": dim}, "nssa", against_sampled),
-        "ComplEx": Settings(
-            {"embedding_dim": dim, "regularizer": None, **near_zero},
-            "crossentropy", negatives=None, optimizer="Adagrad", learning_rate=0.1,
+        "TransE": Settings({"embedding_dim": dim, "entity_constrainer": None}, negatives=32, **sampled),
+        "RotatE": Settings({"embedding_dim": 64 if is_small else 100}, negatives=16, **sampled),
+        "ComplEx": Settings(complex_model, "crossentropy", optimizer="Adagrad", learning_rate=0.1),
+        "ConvE": Settings(
+            {"embedding_dim": 128 if is_small else 200, "output_channels": 16 if is_small else 32},
+            "crossentropy", is_elementwise=True,
         ),
-        "ConvE": Settings({"embedding_dim": 200}, "bceaftersigmoid", negatives=None, label_smoothing=0.1),
         "TuckER": Settings(
-            {"embedding_dim": dim, "relation_dim": min(dim, 100)}, "bceaftersigmoid", negatives=None,
-            label_smoothing=0.1,
+            {"embedding_dim": 64 if is_small else dim, "relation_dim": 32 if is_small else 64},
+            "crossentropy", is_elementwise=True,
         ),
     }  # fmt: skip
     return found[name]
+
+
+def batch_size_for(own: Settings, graph: Graph) -> int:
+    """An epoch has some 200 steps; tiny graphs have two batches at least, and memory is limited."""
+    size = int(np.clip(2 * len(graph.train.triples) // STEPS_PER_EPOCH, *BATCH_SIZES))
+    if own.is_elementwise:
+        size = min(size, max(MOST_ELEMENTS // (graph.num_entities * own.model["embedding_dim"]), 8))
+    return min(size, max(len(graph.train.starts[0]) // 2, 1))
 
 
 class Embedding:
@@ -132,12 +146,10 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
         loop = LCWATrainingLoop(**common)
     else:
         loop = SLCWATrainingLoop(**common, negative_sampler_kwargs={"num_negs_per_pos": own.negatives})
-    batch_size = int(np.clip(2 * len(triples) // STEPS_PER_EPOCH, *BATCH_SIZES))
-    batch_size = min(batch_size, max(len(graph.train.starts[0]) // 2, 1))  # of tiny graphs, two batches at least
     with suppress(_TimeIsUp):
         loop.train(
-            facts, num_epochs=EPOCHS, batch_size=batch_size, label_smoothing=own.label_smoothing,
-            pin_memory=False, use_tqdm=False, use_tqdm_batch=False, callbacks=Limit,
+            facts, num_epochs=EPOCHS, batch_size=batch_size_for(own, graph), pin_memory=False, use_tqdm=False,
+            use_tqdm_batch=False, callbacks=Limit,
         )  # fmt: skip
     return embedding, f"PyKEEN {version('pykeen')}, {_described(own)}; {best.finish()}"
 
