@@ -1,4 +1,4 @@
-"""Generate docs/reference/cli.md from the commands, and the tables of docs/results.md from results/*.json.
+"""Generate docs/reference/cli.md from the commands, and the tables of other pages from results/*.json.
 
 python scripts/generate_docs.py           # write what has changed
 python scripts/generate_docs.py --check   # exit code 1 if something would change
@@ -18,6 +18,7 @@ from typer.cli import get_docs_for_click
 from squire.cli import app
 from squire.evaluation.ordinary import SIDES
 from squire.ranking.context import KINDS
+from squire.studies import Comparison
 
 
 def command_line() -> str:
@@ -50,6 +51,34 @@ def ranking_table() -> str:
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def sides_table() -> str:
+    """MRR on test by both protocols, and without the trait of FB15K237 that no held-out pair is linked."""
+    lines = [
+        "| graph | tails: frequency | rules | all evidence | both sides: frequency | rules | all evidence "
+        "| linked pairs allowed: tails | both sides |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for graph in (*GRAPHS, "world"):
+        cells = [graph]
+        for side in ("tail", "both"):
+            rules, fused = (read(f"{kind}-{graph}") for kind in ("rules", "fused"))
+            cells += [figure(row(rules, graph, name, side)["mrr"]) for name in ("frequency", "rules+frequency")]
+            cells.append(f"**{figure(row(fused, graph, 'fused', side)['mrr'])}**")
+        linked = HOME / "results" / f"fused-linked-{graph}.json"
+        for side in ("tail", "both"):
+            cells.append(figure(row(read(linked.stem), graph, "fused", side)["mrr"] if linked.exists() else None))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def comparison_table() -> str:
+    """The field on world, as `squire compare` has measured it."""
+    content = read("compare-world")
+    settings = {key: content[key] for key in ("minutes", "side", "sample", "seed")}
+    page = Comparison(content["graph"], HOME, settings, content["rows"]).markdown()
+    return page.split("\n\n`", 1)[0].split("\n", 2)[2]  # neither the title nor the signatures
 
 
 def evidence_table() -> str:
@@ -141,25 +170,28 @@ def shares(content: dict[str, dict[str, float]]) -> str:
     return ", ".join(f"{value:.0f} %" if value >= 1 else f"{value:.2f} %" for value in percent)
 
 
-def fill(text: str) -> str:
-    """The page with its tables written again, each between `<!-- generated: NAME -->` and `<!-- end -->`."""
-    tables = {
-        "ranking": ranking_table(), "evidence": evidence_table(), "ordinary": ordinary_table(),
-        "promise": promise_table(), "doubt": doubt_table(),
-    }  # fmt: skip
-    for name, table in tables.items():
+TABLES = {
+    "results.md": {
+        "ranking": ranking_table, "sides": sides_table, "evidence": evidence_table, "ordinary": ordinary_table,
+        "promise": promise_table, "doubt": doubt_table,
+    },
+    "howto/compare.md": {"comparison": comparison_table},
+}  # fmt: skip
+
+
+def fill(page: str) -> str:
+    """A page with its tables written again, each between `<!-- generated: NAME -->` and `<!-- end -->`."""
+    text = (HOME / "docs" / page).read_text(encoding="utf-8")
+    for name, table in TABLES[page].items():
         start, end = f"<!-- generated: {name} -->", "<!-- end -->"
         before, rest = text.split(start)
-        text = f"{before}{start}\n\n{table}\n\n{end}{rest.split(end, 1)[1]}"
+        text = f"{before}{start}\n\n{table()}\n\n{end}{rest.split(end, 1)[1]}"
     return text
 
 
 def main() -> int:
-    results = HOME / "docs" / "results.md"
-    pages = {
-        HOME / "docs" / "reference" / "cli.md": command_line(),
-        results: fill(results.read_text(encoding="utf-8")),
-    }
+    pages = {HOME / "docs" / page: fill(page) for page in TABLES}
+    pages[HOME / "docs" / "reference" / "cli.md"] = command_line()
     stale = [file for file, text in pages.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv[1:]:
         for file in stale:

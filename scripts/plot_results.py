@@ -64,9 +64,9 @@ def read(name: str) -> Any:
     return json.loads((HOME / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def row(content: dict[str, Any], graph: str, method: str) -> dict[str, Any]:
-    """The first row of a method on the test tails."""
-    start = f"{graph}|split:test|side:tail|method:{method}|"
+def row(content: dict[str, Any], graph: str, method: str, side: str = "tail") -> dict[str, Any]:
+    """The first row of a method on test, by default on the tails."""
+    start = f"{graph}|split:test|side:{side}|method:{method}|"
     found: dict[str, Any] = next(row for row in content["rows"] if row["signature"].startswith(start))
     return found
 

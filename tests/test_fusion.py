@@ -233,6 +233,14 @@ def test_linked_pairs_are_not_proposed_where_valid_has_none(fitted: tuple[Graph,
     query_set = ranked.lists.queries[ranked.lists.query]
     pairs = zip(query_set[:, 0].tolist(), ranked.lists.candidates.tolist(), strict=True)
     assert not any(len(graph.train.relations_between(h, t)) for h, t in pairs)
+    questions = QuerySet.from_graph(graph, "valid")
+    assert "+unlinked" in rank_by_fusion(fusion, graph, questions).ranking.signature.aggregation
+    as_others = fit_fusion(graph, replace(OPTIONS, unlinked=False))  # does not use this trait of the benchmark
+    assert not as_others.info.unlinked
+    (ranked,) = as_others.rank(graph.valid[:, :2])
+    heads = ranked.lists.queries[ranked.lists.query, 0].tolist()
+    pairs = zip(heads, ranked.lists.candidates.tolist(), strict=True)
+    assert any(len(graph.train.relations_between(h, t)) for h, t in pairs)
     linked = fit_fusion(make_graph({"train": train, "valid": valid}), OPTIONS)
     assert not linked.info.unlinked
 

@@ -21,11 +21,12 @@ from squire.ranking.features import (
     CandidateFeatures,
     CandidateLists,
     absent,
+    used_rules,
 )
 from squire.ranking.index import name_words, no_words
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
-from squire.rules.rules import NONE, PSEUDO_COUNT
+from squire.rules.rules import NONE, PSEUDO_COUNT, Rules
 
 ENTITIES, RELATIONS = 7, 2
 MINING = MiningOptions(min_support=1, constant_support=1, threads=1)
@@ -194,3 +195,26 @@ def test_absent_evidence_looks_like_that_of_an_entity_of_which_nothing_is_known(
 def test_queries_of_another_graph_are_refused() -> None:
     with pytest.raises(SettingError, match="not in the graph"):
         evidence_of({(0, 0, 1)}).describe(np.array([[ENTITIES, 0]], np.int32))
+
+
+def test_long_rules_are_applied_if_they_are_reliable_or_among_the_first_of_their_head() -> None:
+    rng = np.random.default_rng(0)
+    head, length = rng.integers(0, 3, 3000).astype(np.int32), rng.integers(1, 4, 3000)
+    body = np.where(np.arange(3) < length[:, None], 0, NONE).astype(np.int32)
+    support = (rng.random(3000) ** 4 * 1000).astype(np.int64)  # of 1,000: more than half above .01
+    rules = Rules.closed(3, head, body, np.full(3000, 1000 - PSEUDO_COUNT), support)
+    rules.support[head == 2] = 3  # nothing reliable, and nothing above a hundredth
+    expected = []
+    for number, confidence in enumerate(rules.smoothed_confidence.tolist()):
+        rivals = (head == head[number]) & (length == 3) & (rules.smoothed_confidence > confidence)
+        is_first = confidence >= 0.01 and rivals.sum() < 100
+        if length[number] < 3 or confidence >= 0.1 or is_first:
+            expected.append(number)
+    found = used_rules(rules)
+    long = found.length == 3
+    of_head = [np.sort(found.support[long & (found.head == r)]) for r in range(3)]
+    assert len(of_head[2]) == 0
+    assert len(found) == pytest.approx(len(expected), abs=3)  # ties at the last place
+    for r in range(2):
+        own = [n for n in expected if length[n] == 3 and head[n] == r]
+        assert set(of_head[r]) == set(rules.support[own].tolist())

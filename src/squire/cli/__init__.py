@@ -74,6 +74,7 @@ app.command(epilog="Example: squire mine world -o rules.tsv")(rules.mine)
 app.add_typer(rules.app, name="rules")
 app.command(epilog="Example: squire paths world --rules rules.tsv -o paths.parquet")(rules.paths)
 app.add_typer(study.app, name="study")
+app.command(epilog="Example: squire compare world --minutes 3 --methods fused,rules,ComplEx")(study.compare)
 
 
 def _print_version(wanted: bool) -> None:

@@ -244,6 +244,44 @@ def measure(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The f
     studies.measure_size(folder)
 
 
+def compare(
+    source: Source,
+    output: Annotated[Path | None, _out(FOLDER)] = None,
+    methods: Annotated[
+        str, typer.Option(help="Names separated by commas, e.g. fused,rules,ComplEx. Default: all.")
+    ] = "",
+    minutes: Annotated[float, typer.Option(help="Time to learn, of each method.")] = 30.0,
+    side: Annotated[str, typer.Option(help="both, which also reports tails alone, or tail.")] = "both",
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Rank only so many test queries, drawn by --seed.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of learning and of the sample.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Other methods beside ours on a graph: quality, time and memory, each with the same time to learn.
+
+    Ours: frequency, rules, paths, fused, fused+model. Through PyKEEN: TransE, RotatE, ComplEx, ConvE, TuckER.
+    Through PyClause: AnyBURL's rules. Walkers: MINERVA, MultiHopKG, RuleGuider, DacKGR. Writes compare.md, .json
+    and .png to the folder, by default studies/compare-GRAPH. Stop at any time; run it again to continue.
+    """
+    with _resumable():
+        found = studies.compare(
+            source, output, methods=[name.strip() for name in methods.split(",") if name.strip()], minutes=minutes,
+            side=side, sample=sample, seed=seed,
+        )  # fmt: skip
+    _show(found, as_json)
+    _save(found, *(found.folder / f"compare.{suffix}" for suffix in ("md", "json", "png")))
+
+
+@app.command("compare-measure", hidden=True)
+def measure_one(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a comparison.")],
+    method: Annotated[str, typer.Argument(help="One of its methods.")],
+) -> None:
+    """Measure one method of a comparison in this process."""
+    studies.measure_method(folder, method)
+
+
 # -------------------------------------------------------------------------------------------------- helpers
 
 

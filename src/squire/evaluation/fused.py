@@ -50,7 +50,7 @@ def rank_by_fusion(
         if progress:
             progress(len(ranks), len(query_set.queries))
     aggregation = f"mlp{len(fusion.ranker.networks)}" + "+names" * fusion.info.use_names
-    aggregation += "+model" * (fusion.pool is not None)
+    aggregation += "+model" * (fusion.pool is not None) + "+unlinked" * fusion.info.unlinked
     signature = query_set.signature("fused", aggregation=aggregation, seed=str(fusion.info.seed))
     return Fused(Ranks(signature, query_set.queries, np.array(ranks)), _reliability(shown))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -31,15 +31,27 @@ def rank_by_paths(
 
     `seed` is the one of training, for the signature.
     """
+    blocks = decode(decoder, query_set.queries[:, :2], decoding)
+    return rank_blocks(blocks, graph, query_set, paths_signature(query_set, decoding, seed), progress)
+
+
+def rank_blocks(
+    blocks: Iterable[PathRanking],
+    graph: Graph,
+    query_set: QuerySet,
+    signature: Signature,
+    progress: Callable[[int, int], None] | None = None,
+) -> Ranks:
+    """The same for the answers of any search, in blocks of queries, with the grades of their evidence."""
     ranks: list[float] = []
     counts = np.zeros(len(GRADES), np.int64)
-    for block in decode(decoder, query_set.queries[:, :2], decoding):
+    for block in blocks:
         queries = query_set.queries[len(ranks) : len(ranks) + len(block)]
         ranks += ranks_of(block, queries, query_set.filter)
         counts += _count_grades(block, queries, graph)
         if progress:
             progress(len(ranks), len(query_set.queries))
-    return Ranks(paths_signature(query_set, decoding, seed), query_set.queries, np.array(ranks), counts)
+    return Ranks(signature, query_set.queries, np.array(ranks), counts)
 
 
 def ranks_of(block: PathRanking, queries: Ids, filter: Adjacency) -> list[float]:

@@ -190,7 +190,9 @@ MOST_CANDIDATES = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FRO
 POWER = 8  # of the similarity of signatures: most are somewhat similar, and only close ones should vote
 WORDS_POWER = 2  # few names share words at all, so less damping is needed; not tuned
 # Longer rules must be this reliable (same MRR, four times as fast on FB15K237), and among so many of their head.
+# The first few of a head may be less reliable: sparse graphs have not many others, and they reach further.
 LONG, LONG_CONFIDENCE, MOST_LONG = 3, 0.1, 1000
+WEAK_CONFIDENCE, MOST_WEAK = 0.01, 100
 OWN_TAILS = 50  # tails of h to which candidates are compared
 # Budgets of one query, so that a hub costs no more than another entity. Beyond them only every second, third …
 # edge is looked at, and counts twice, three times …
@@ -283,10 +285,12 @@ def _without_own_support(answers: Candidates, queries: Ids, rules: Rules, hidden
 def used_rules(rules: Rules) -> Rules:
     """The rules that are applied."""
     used = rules.length < LONG
-    long = np.flatnonzero(~used & (rules.smoothed_confidence >= LONG_CONFIDENCE))
-    long = long[np.lexsort((-rules.smoothed_confidence[long], rules.head[long]))]
+    confidence = rules.smoothed_confidence
+    long = np.flatnonzero(~used & (confidence >= WEAK_CONFIDENCE))
+    long = long[np.lexsort((-confidence[long], rules.head[long]))]
     first = np.searchsorted(rules.head[long], np.arange(rules.num_relations))
-    used[long[np.arange(len(long)) - first[rules.head[long]] < MOST_LONG]] = True
+    place = np.arange(len(long)) - first[rules.head[long]]  # among those of its head, the most reliable first
+    used[long[place < np.where(confidence[long] >= LONG_CONFIDENCE, MOST_LONG, MOST_WEAK)]] = True
     return rules if used.all() else rules.take(used)
 
 

@@ -71,6 +71,9 @@ class FusionOptions:
     missing: float | None = None  # share of true facts that the graph lacks; by default as in its splits
     minutes: float | None = None  # time limit: fewer rules and questions then
     confidence: NetworkOptions = CONFIDENCE_OPTIONS
+    # Are linked pairs excluded, from the hidden facts and from the candidates? None: if no pair of valid is.
+    # That is a trait of how FB15K237 was made, and methods that learn from train alone cannot know it.
+    unlinked: bool | None = None
 
     def __post_init__(self) -> None:
         if self.missing is not None and not 0 < self.missing <= MOST_MISSING:
@@ -252,7 +255,7 @@ def fit_fusion(
     mining, seed, began = options.mining, options.seed, time.monotonic()
     if options.minutes is not None:
         mining = replace(mining, minutes=MINING_SHARE * options.minutes)
-    unlinked = pairs_look_unlinked(graph)
+    unlinked = pairs_look_unlinked(graph) if options.unlinked is None else options.unlinked
     words = words_of(graph, options.use_names)
 
     features = CandidateFeatures(graph.train, _mine(graph.train, mining, stage), unlinked, words)

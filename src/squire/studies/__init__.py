@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from squire.studies.attention_study import attention as attention
     from squire.studies.case_study import Cases as Cases
     from squire.studies.case_study import cases as cases
+    from squire.studies.compare_study import Comparison as Comparison
+    from squire.studies.compare_study import compare as compare
+    from squire.studies.compare_study import measure_method as measure_method
     from squire.studies.constraint_study import ConstraintResult as ConstraintResult
     from squire.studies.constraint_study import constraint as constraint
     from squire.studies.efficiency_study import EfficiencyResult as EfficiencyResult
@@ -33,6 +36,7 @@ _MODULES = {
     "annotation_study": ("ANNOTATION", "MEANINGS", "SCORES", "Agreement", "Annotations", "agreement", "annotate"),
     "attention_study": ("AttentionMaps", "attention"),
     "case_study": ("Cases", "cases"),
+    "compare_study": ("Comparison", "compare", "measure_method"),
     "constraint_study": ("ConstraintResult", "constraint"),
     "efficiency_study": ("EfficiencyResult", "efficiency", "measure_size"),
     "reports": ("Report",),

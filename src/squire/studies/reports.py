@@ -6,6 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,6 +233,47 @@ def draw_efficiency(series: Mapping[str, Sequence[SizeResult]], file: Path) -> N
     quality.set_ylim(0, None)
     figure.supxlabel("the signature of each point is in the table beside this picture", **SMALL)
     save(figure, file)
+
+
+KIND_COLOURS = {"ours": "#00796b", "embedding": "#5f7d9c", "rules": "#b07d2b", "walker": "#a05195"}
+
+
+def draw_comparison(rows: Sequence[Mapping[str, Any]], failed: Sequence[str], heading: str, file: Path) -> None:
+    """MRR against the seconds to learn, one circle per method, its area the peak memory."""
+    figure = _figure(file, 9, 5.6)
+    axes = figure.subplots()
+    seconds = np.maximum([row["learning_s"] for row in rows], 0.1)
+    mrr = np.array([row["rows"][0]["mrr"] for row in rows])
+    memory = np.array([row["peak_mb"] or np.nan for row in rows])
+    for kind, colour in KIND_COLOURS.items():
+        own = np.array([row["kind"] == kind for row in rows])
+        if own.any():
+            sizes = 40 + 0.25 * np.nan_to_num(memory[own], nan=0.0)
+            axes.scatter(seconds[own], mrr[own], s=sizes, color=colour, alpha=0.75, label=kind, linewidth=0)
+    axes.set(xscale="log", xlabel="seconds to learn", ylabel="MRR (0 to 1)")
+    _style(axes, heading, which="both", linewidth=0.6)
+    axes.set_ylim(0, None)
+    axes.set_xlim(seconds.min() / 10, seconds.max() * 3)  # labels are to the left
+    names = [f"{row['method']}, {size:,.0f} MB" for row, size in zip(rows, memory, strict=True)]
+    for x, y, level, name in zip(seconds, mrr, _levels(seconds, mrr), names, strict=True):
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.6}
+        axes.annotate(name, (x, y), (-12, level), textcoords="offset points", ha="right", va="center",
+                      fontsize=8, arrowprops=line)  # fmt: skip
+    figure.legend(frameon=False, loc="outside upper right", ncols=len(KIND_COLOURS), fontsize=9, markerscale=0.5)
+    missing = f"not measured: {', '.join(failed)}" if failed else ""
+    _sign(figure, "area: peak memory", missing, rows[0]["rows"][0]["signature"].replace(rows[0]["method"], "…", 1))
+    save(figure, file)
+
+
+def _levels(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[float]:
+    """How far labels are moved up or down, in points, so that those of neighbouring points do not overlap."""
+    line, height = 11.0, 300.0  # points: of a line of text, and of the axes
+    levels = np.zeros(len(x))
+    place = y / max(float(y.max()), 1e-9) * height
+    order = np.argsort(place)
+    for before, after in pairwise(order.tolist()):
+        levels[after] = max(0.0, place[before] + levels[before] + line - place[after])
+    return list(levels)
 
 
 def _sign(figure: Figure, *signatures: str) -> None:

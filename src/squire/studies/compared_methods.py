@@ -1,0 +1,187 @@
+"""The methods of a comparison. Each learns from a graph within a time limit, then ranks the same queries.
+
+Ours are here; those of other libraries, and the walkers, are in modules that are imported when they are used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from squire.core.progress import no_progress
+from squire.errors import SquireError
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.queries import QuerySet
+from squire.evaluation.ranks import Ranks, realistic_rank
+from squire.graph.graph import Graph
+from squire.rules.application import RuleEngine
+from squire.rules.mining import MiningOptions, mine_rules
+
+if TYPE_CHECKING:
+    from squire.graph.adjacency import Ids
+
+MODEL_SHARE = 0.6  # of the time, for the model of `fused+model`; the fusion has a third, weighing both the rest
+QUERIES_AT_ONCE = 128
+Scores = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method learns from, and how long it may take."""
+
+    graph: Graph
+    folder: Path  # for what the method keeps while it learns
+    minutes: float
+    seed: int
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def minutes_left(self) -> float:
+        return max(self.minutes - (time.monotonic() - self.began) / 60, 0.0)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A method that has learned: how it ranks queries, and what is worth knowing about how it learned."""
+
+    rank: Callable[[QuerySet], Ranks]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the comparison."""
+
+    name: str
+    kind: str  # "ours", "embedding", "rules" or "walker"
+    learn: Callable[[Task], Learned]
+
+
+def rank_by_scores(query_set: QuerySet, scores: Callable[[Ids], Scores], method: str, **settings: str) -> Ranks:
+    """Ranks by a score for every entity.  scores: (query, 2) -> (query, entity)"""
+    ranks = []
+    for first in range(0, len(query_set.queries), QUERIES_AT_ONCE):
+        queries = query_set.queries[first : first + QUERIES_AT_ONCE]
+        block = scores(queries[:, :2])
+        if np.isnan(block).any():
+            raise SquireError(f"{method}: some scores are not numbers, so training has diverged.")
+        for row, (head, relation, answer) in zip(block, queries.tolist(), strict=True):
+            ranks.append(realistic_rank(row, answer, query_set.filter.tails_of(head, relation)))
+    return Ranks(query_set.signature(method, **settings), query_set.queries, np.array(ranks))
+
+
+# ---------------------------------------------------------------------------------------------------- ours
+
+
+def _frequency(task: Task) -> Learned:
+    return Learned(lambda query_set: rank_by_frequency(task.graph, query_set))
+
+
+def _rules(task: Task) -> Learned:
+    mined = mine_rules(task.graph.train, MiningOptions(minutes=task.minutes, seed=task.seed))
+    engine = RuleEngine(mined.rules, task.graph.train)
+    note = f"{len(mined.rules):,} rules" + ("" if mined.complete else ", not all that there are")
+    return Learned(lambda query_set: rank_by_rules(task.graph, query_set, engine), note)
+
+
+def _paths(task: Task) -> Learned:
+    from squire.evaluation.paths import rank_by_paths
+    from squire.search.options import DecodingOptions
+    from squire.search.trained import TrainedModel
+
+    note = _train_model(task, task.minutes_left, hold_back=False)
+    run = TrainedModel.load(task.folder)
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges)
+    return Learned(lambda query_set: rank_by_paths(run.decoder, run.graph, query_set, decoding, task.seed), note)
+
+
+def _train_model(task: Task, minutes: float, hold_back: bool) -> str:
+    """Train the model that the graph's size calls for, in the task's folder; says how far it came."""
+    from squire.model.recipe import load_recipe, recipe_for
+    from squire.training.pipeline import new_run
+    from squire.training.preparation import prepare
+    from squire.training.trainer import Trainer
+
+    settings = [f"train.seed={task.seed}", f"train.hold_back={str(hold_back).lower()}"]
+    recipe = load_recipe(recipe_for(task.graph.stats()), settings)
+    began = time.monotonic()
+    with new_run(task.folder, task.graph, recipe):
+        tries = prepare(task.graph, recipe, task.folder, no_progress)
+        trainer = Trainer(task.graph, recipe, tries, task.folder)
+        finished = trainer.fit(lambda now: None, max(minutes - (time.monotonic() - began) / 60, 0.0))
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    share = "" if finished else f", stopped at step {trainer.step:,} of {trainer.total_steps:,}"
+    return f"recipe {recipe.name}{share}"
+
+
+def _fused(task: Task) -> Learned:
+    from squire.evaluation.fused import rank_by_fusion
+    from squire.ranking.fusion import FusionOptions, fit_fusion
+
+    fusion = fit_fusion(task.graph, FusionOptions(task.seed, minutes=task.minutes))
+    return Learned(lambda query_set: rank_by_fusion(fusion, task.graph, query_set).ranking, _asked(fusion.info))
+
+
+def _fused_with_model(task: Task) -> Learned:
+    from squire.evaluation.fused import rank_by_fusion
+    from squire.ranking.fusion import FusionOptions, fit_fusion
+    from squire.training.pipeline import weigh_model
+
+    note = _train_model(task, MODEL_SHARE * task.minutes, hold_back=True)
+    symbolic = fit_fusion(task.graph, FusionOptions(task.seed, minutes=task.minutes / 3))
+    fusion = weigh_model(task.folder, symbolic) or symbolic
+    note = f"{note}; {_asked(fusion.info)}"
+    return Learned(lambda query_set: rank_by_fusion(fusion, task.graph, query_set).ranking, note)
+
+
+def _asked(info: Any) -> str:
+    return f"learned from {info.queries:,} questions about hidden train facts"
+
+
+# ------------------------------------------------------------------------------------------------- others
+
+
+def _embedding(name: str) -> Method:
+    def learn(task: Task) -> Learned:
+        from squire.studies.embeddings import learn_embedding
+
+        return learn_embedding(name, task)
+
+    return Method(name, "embedding", learn)
+
+
+def _walker(name: str) -> Method:
+    def learn(task: Task) -> Learned:
+        from squire.studies.walker import learn_walker
+
+        return learn_walker(name, task)
+
+    return Method(name, "walker", learn)
+
+
+def _pyclause(task: Task) -> Learned:
+    from squire.studies.pyclause import learn_rules
+
+    return learn_rules(task)
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("frequency", "ours", _frequency),
+        Method("rules", "ours", _rules),
+        Method("paths", "ours", _paths),
+        Method("fused", "ours", _fused),
+        Method("fused+model", "ours", _fused_with_model),
+        *map(_embedding, ("TransE", "RotatE", "ComplEx", "ConvE", "TuckER")),
+        Method("PyClause", "rules", _pyclause),
+        *map(_walker, ("MINERVA", "MultiHopKG", "RuleGuider", "DacKGR")),
+    )
+}
