@@ -31,8 +31,9 @@ from squire.model.vocabulary import Vocabulary
 
 QUERIES_AT_ONCE, FEWEST_AT_ONCE, STEPS = 512, 16, 40  # fewer at once if a pass would have fewer steps
 LEARNING_RATE = 0.1  # of Adagrad, which suits embeddings that are seen rarely
-PATIENCE = 2  # passes without a better one
-RANKED_AT_ONCE = 64
+PATIENCE = 3  # passes without a better one
+VALID_QUERIES = 2000  # with fewer, chance ends the fit too early
+SCORES_AT_ONCE = 2**23
 
 
 class EdgeFit:
@@ -48,7 +49,7 @@ class EdgeFit:
         self.batches = FactBatches(seen.train, vocab, ROW * at_once, 1, train.seed, negatives)
         # Test must not influence when to stop, not even as a filter.
         self.query_set = QuerySet.from_graph(
-            graph, "valid", filter_splits=("train", "valid"), sample=train.valid_queries, seed=train.seed
+            graph, "valid", filter_splits=("train", "valid"), sample=VALID_QUERIES, seed=train.seed
         )
         self.squares = {name: torch.zeros_like(table) for name, table in self._tables().items()}  # of gradients
         self.best = self._copy()
@@ -121,8 +122,9 @@ class EdgeFit:
     def _valid_mrr(self) -> float:
         """The MRR of queries of valid by these embeddings alone; 0 if there are none."""
         queries, ranks = self.query_set.queries, []
-        for first in range(0, len(queries), RANKED_AT_ONCE):
-            block = torch.from_numpy(queries[first : first + RANKED_AT_ONCE].astype(np.int64))
+        at_once = max(1, SCORES_AT_ONCE // len(self.edges.entity))
+        for first in range(0, len(queries), at_once):
+            block = torch.from_numpy(queries[first : first + at_once].astype(np.int64))
             logits = self.edges.logits(block[:, 0], block[:, 1]).double().numpy()
             for scores, (head, relation, answer) in zip(logits, block.tolist(), strict=True):
                 ranks.append(realistic_rank(scores, answer, self.query_set.filter.tails_of(head, relation)))
