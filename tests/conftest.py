@@ -64,6 +64,16 @@ def address(page_run: Path) -> Iterator[str]:
         yield where
 
 
+@pytest.fixture(scope="session")
+def fused(chromium: str) -> Iterator[str]:
+    """The address of a service whose model gives confidences, and has not been evaluated."""
+    from page_visit import serving
+    from small_run import fused_run
+
+    with serving(f"family={fused_run()}") as where:
+        yield where
+
+
 @pytest.fixture
 def visit(browser: Browser, address: str) -> Iterator[Visit]:
     from page_visit import visiting

@@ -112,14 +112,15 @@ class Visit:
 
     @property
     def answers(self) -> Locator:
-        return self.page.locator("#answer-list [role=option]")
+        return self.page.locator("#answers [role=option].answer")
 
     @property
     def chosen(self) -> Locator:
-        return self.page.locator("#answer-list [aria-selected=true] .name")
+        return self.page.locator("#answers .answer[aria-selected=true] .name")
 
     def names(self) -> list[str]:
-        return self.page.locator("#answer-list .name").all_inner_texts()
+        """Those of unlikely answers, which are folded away, as well."""
+        return self.page.locator("#answers .answer .name").all_text_contents()
 
     def is_wider_than_the_screen(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))

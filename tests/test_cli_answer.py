@@ -36,7 +36,8 @@ def test_answers_come_with_their_scores_grades_and_paths() -> None:
     assert lines[0] == "(cleo, grandparent, ?)"
     for answer in found:
         title = f"{answer.rank:3}. {answer.entity}  {answer.summary}"
-        path = lines[lines.index(title) + 1]
+        assert lines[lines.index(title) + 1] == f"       {answer.sentence}"
+        path = lines[lines.index(title) + 2]
         assert path.startswith("       cleo ")
         assert path.endswith(f" {answer.entity}")
         assert path.count("──") == 2 * sum(edge.is_fact for edge in answer.evidence.edges)
@@ -46,7 +47,7 @@ def test_answers_come_with_their_scores_grades_and_paths() -> None:
         for edge in answer.evidence.edges:
             assert edge.relation in path
         if answer.evidence.rule:
-            rule = lines[lines.index(title) + 2]
+            rule = lines[lines.index(title) + 3]
             assert rule == f"       rule: {answer.evidence.rule.text}  {answer.evidence.rule.confidence:.2f}"
 
 

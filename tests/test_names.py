@@ -111,3 +111,12 @@ def test_the_empty_prefix_works() -> None:
     labels = labels_of("x", prefixes={"": OWN})
     assert labels.shorten(f"{OWN}Vienna") == ":Vienna"
     assert labels.expand(":Vienna") == f"{OWN}Vienna"
+
+
+def test_a_name_is_found_in_any_case_if_it_is_the_only_one() -> None:
+    labels = labels_of("Vienna", "Georgia", "georgia", "Straße")
+    assert labels.entity(labels.entity_id("vienna")) == "Vienna"
+    assert labels.entity(labels.entity_id("STRASSE")) == "Straße"
+    assert labels.entity(labels.entity_id("georgia")) == "georgia"
+    with pytest.raises(UnknownName, match="GEORGIA"):
+        labels.entity_id("GEORGIA")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_visit import Visit, serving, visiting
+from axe_playwright_python.sync_playwright import Axe
+from page_visit import Visit, asked, serving, visiting
 from playwright.sync_api import Browser, expect
 
 import squire
@@ -18,6 +20,8 @@ STATIC = Path(squire.__file__).parent / "server" / "static"
 QUESTION = "#/ask?model=family&head=cleo&relation=grandparent"
 VIEWS = ["", QUESTION, f"{QUESTION}&around=cleo+1", "#/quality", "#/judge"]
 TOKEN = "open-sesame"
+NAMES_TOO = {"label-content-name-mismatch": {"enabled": True}}  # axe calls it experimental
+BUDGET = 150_000  # bytes of script and style
 NAMED = {
     "button",
     "link",
@@ -92,7 +96,7 @@ def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
     page.keyboard.press("Escape")
     expect(page.locator("#around")).to_be_hidden()
     page.keyboard.press("f")
-    expect(page).to_have_url(re.compile("tail=cleo$"))
+    expect(page).to_have_url(re.compile(r"tail=cleo\+1$"))
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="How to read this page")).to_be_visible()
     page.keyboard.press("Escape")
@@ -101,10 +105,10 @@ def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
 
 def test_completion_follows_the_combobox_pattern(visit: Visit) -> None:
     visit.open()
-    field = visit.page.get_by_role("combobox", name="Head")
+    field = visit.page.get_by_role("combobox", name="Subject")
     expect(field).to_have_attribute("aria-expanded", "false")
     field.fill("ada")
-    options = visit.page.get_by_role("listbox", name="Head").get_by_role("option")
+    options = visit.page.get_by_role("listbox", name="Subject").get_by_role("option")
     expect(options.first).to_have_attribute("aria-selected", "true")
     active = field.get_attribute("aria-activedescendant")
     assert active == options.first.get_attribute("id")
@@ -142,6 +146,73 @@ def test_every_text_stands_out_from_its_ground(browser: Browser, address: str, c
             assert visit.page.evaluate(CONTRASTS) == [], place
 
 
+@pytest.mark.parametrize("size", [(1400, 900), (390, 844), (700, 450)])  # the last is the first at 200 % zoom
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, fused: str, colours: str, size: tuple[int, int]) -> None:
+    shape = {"width": size[0], "height": size[1]}
+    with visiting(browser, fused, color_scheme=colours, reduced_motion="reduce", viewport=shape) as visit:
+        for place in VIEWS:
+            visit.open(place)
+            if place == QUESTION:
+                expect(visit.page.locator(".sentence")).not_to_be_empty()
+                for fold in visit.page.locator("#evidence details > summary").all():
+                    fold.click()
+            if "around" in place:
+                expect(visit.page.locator("#around .kinds")).to_be_visible()
+            assert not visit.is_wider_than_the_screen(), place
+            found = Axe().run(visit.page, options={"rules": NAMES_TOO}).response["violations"]
+            said = [f"{place} {one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+            assert said == []
+
+
+def test_there_is_one_main_heading_and_no_level_is_skipped(browser: Browser, fused: str) -> None:
+    with visiting(browser, fused) as visit:
+        for place in VIEWS:
+            visit.open(place)
+            levels = visit.page.locator("main :is(h1, h2, h3, h4):visible").evaluate_all(
+                "all => all.map((one) => Number(one.tagName[1]))"
+            )
+            assert levels.count(1) == 1, place
+            assert all(after <= before + 1 for before, after in pairwise(levels)), (place, levels)
+
+
+def test_the_first_answer_is_there_at_once(browser: Browser, fused: str) -> None:
+    """Within 1.5 s; on a busy machine, within twice what the requests and another view take."""
+    question = {"head": "cleo", "relation": "grandparent"}
+    with visiting(browser, fused) as visit:
+        began = time.perf_counter()
+        for path, body in (("models", None), ("models/family", None), ("models/family/answer", question),
+                           ("models/family/check", {**question, "tail": "cleo 2"})):  # fmt: skip
+            asked(fused, path, body)
+        visit.open("#/quality")
+        bare = time.perf_counter() - began
+        began = time.perf_counter()
+        visit.page.goto("about:blank")
+        visit.page.goto(f"{fused}/{QUESTION}")
+        expect(visit.page.locator(".sentence")).not_to_be_empty()
+        assert time.perf_counter() - began <= max(1.5, 2 * bare)
+
+
+def test_an_error_keeps_the_answers_and_offers_to_try_again(browser: Browser, fused: str) -> None:
+    with visiting(browser, fused) as visit:
+        page = visit.page
+        visit.open(QUESTION)
+        expect(page.locator(".sentence")).not_to_be_empty()
+        page.context.set_offline(True)
+        page.locator("#entity").press_sequentially("x")
+        expect(page.locator("#entity-list")).to_contain_text("Can’t reach the service")
+        page.locator("#entity").fill("finn")
+        page.locator("#ask-button").click()
+        alert = page.get_by_role("alert").first
+        expect(alert).to_contain_text("Can’t reach the service")
+        expect(page.locator("#evidence h2")).to_contain_text("cleo")  # what was there before
+        page.context.set_offline(False)
+        alert.get_by_role("button", name="Try again").click()
+        expect(page.locator("#evidence h2")).to_contain_text("finn")
+        expect(alert).to_be_empty()
+        visit.troubles = [one for one in visit.troubles if "ERR_INTERNET_DISCONNECTED" not in one]
+
+
 def test_dark_and_light_by_the_system_and_by_choice(browser: Browser, address: str) -> None:
     def ground(visit: Visit) -> str:
         return str(visit.page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor"))
@@ -176,6 +247,13 @@ def test_a_small_screen_never_scrolls_sideways(browser: Browser, address: str) -
         expect(visit.page.locator("#evidence")).to_be_in_viewport()
         visit.page.get_by_role("button", name="All answers").click()
         expect(visit.answers.nth(1)).to_be_focused()
+
+
+def test_all_figures_are_on_a_phone_s_screen(browser: Browser, address: str) -> None:
+    with visiting(browser, address, viewport={"width": 390, "height": 844}) as visit:
+        visit.open("#/quality")
+        hidden = "box => box.scrollWidth - box.clientWidth"
+        assert visit.page.locator(".table-scroll").first.evaluate(hidden) <= 0
 
 
 def test_who_wants_no_motion_gets_none(browser: Browser, address: str) -> None:
@@ -254,56 +332,6 @@ def test_addresses_survive_any_name(visit: Visit) -> None:
     assert (found[2]["view"], found[2]["k"], found[2]["path"], found[2]["ranking"]) == ("ask", 10, 0, "")
 
 
-def test_paths_of_any_shape_can_be_drawn(visit: Visit) -> None:
-    """Through the same nodes, in a circle, back to the start, side by side, from a node to itself."""
-    visit.open()
-
-    def path(*stops: str) -> dict[str, Any]:
-        steps = pairwise(stops)
-        edges = [
-            {"head": b if turn else a, "relation": f"r{i}", "tail": a if turn else b, "backwards": bool(turn),
-             "is_fact": not i, "probability": 0.5}
-            for i, (a, b) in enumerate(steps) for turn in [i % 2]
-        ]  # fmt: skip
-        return {"edges": edges, "grade": "completed", "probability": 0.1, "score": 0.1, "rule": None}
-
-    cases = [
-        [path("a", "b", "c", "z"), path("a", "c", "b", "z"), path("a", "z"), path("a", "b", "z")],
-        [path("a", "b", "a"), path("a", "a")],
-        [path("a", "a", "z"), path("a", "z", "b", "z")],
-        [path("a", "b", "a", "z"), path("a", *"bcdefg", "z")],
-    ]
-    for paths in cases:
-        drawn = visit.page.evaluate(
-            """async (paths) => {
-              const {pathGraph} = await import("/static/js/path-graph.js");
-              const {sceneOf} = await import("/static/js/scene.js");
-              const {drawSvg} = await import("/static/js/draw.js");
-              return [false, true].map((upright) => {
-                const scene = sceneOf(pathGraph(paths), {upright, caption: "made"});
-                const node = drawSvg(scene, {standalone: true});
-                const box = ({x, y, width, height}) => [x - width / 2, y - height / 2, width, height];
-                const boxes = scene.nodes.map(box);
-                return {text: node.outerHTML, boxes, width: scene.width, height: scene.height,
-                        edges: scene.edges.map((edge) => [...edge.paths])};
-              });
-            }""",
-            paths,
-        )
-        for one in drawn:
-            assert "NaN" not in one["text"]
-            assert "undefined" not in one["text"]
-            assert {number for edge in one["edges"] for number in edge} == set(range(len(paths)))
-            for i, (x, y, width, height) in enumerate(one["boxes"]):
-                assert x >= 0
-                assert y >= 0
-                assert x + width <= one["width"]
-                assert y + height <= one["height"]
-                for other in one["boxes"][:i]:
-                    apart = x + width <= other[0] or other[0] + other[2] <= x
-                    assert apart or y + height <= other[1] or other[1] + other[3] <= y
-
-
 def test_a_rule_becomes_a_sentence_unless_a_name_breaks_its_form(visit: Visit) -> None:
     visit.open()
     texts = ["r (of) s(X, Y) ⇐ t(A, X) ∧ u(A, Y)", "r(X, Y) ⇐ t(X, Vienna)", "r ⇐ s(X, Y) ⇐ t(X, Y)"]
@@ -316,7 +344,8 @@ def test_a_rule_becomes_a_sentence_unless_a_name_breaks_its_form(visit: Visit) -
     )
     assert found[0]["head"] == {"relation": "r (of) s", "from": "X", "to": "Y"}
     assert [atom["from"] for atom in found[0]["body"]] == ["A", "A"]
-    assert found[1:] == [None, None]
+    assert found[1]["body"] == [{"relation": "t", "from": "X", "to": "Vienna"}]
+    assert found[2] is None
 
 
 # ------------------------------------------------------------------------------------------ its files
@@ -324,6 +353,7 @@ def test_a_rule_becomes_a_sentence_unless_a_name_breaks_its_form(visit: Visit) -
 
 def test_files_are_small_and_never_make_markup_of_text() -> None:
     files = [file for file in STATIC.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files if file.suffix in (".js", ".css")) < BUDGET
     assert {file.suffix for file in files} == {".html", ".css", ".js", ".svg"}
     for file in files:
         text = file.read_text(encoding="utf-8")

@@ -126,7 +126,33 @@ def test_a_body_that_is_no_json_is_a_bad_request(api: httpx.Client) -> None:
 def test_a_body_without_the_type_of_json_is_refused(api: httpx.Client) -> None:
     """A form of another site can send text, but no JSON."""
     found = api.post(f"{HERE}/answer", content=json.dumps(QUESTION), headers={"Content-Type": "text/plain"})
-    assert found.status_code == 422
+    assert "Content-Type: application/json', not 'text/plain'" in error_of(found, 415)["message"]
+    assert "which is missing" in error_of(api.post(f"{HERE}/answer", content=b"{}"), 415)["message"]
+
+
+def test_text_that_is_not_utf8_is_called_so(api: httpx.Client) -> None:
+    found = api.post(f"{HERE}/answer", content=b'{"head": "\xff"}', headers={"Content-Type": "application/json"})
+    assert "not UTF-8" in error_of(found, 400)["message"]
+
+
+def test_head_is_get_without_a_body_and_options_tell_what_is_possible(api: httpx.Client) -> None:
+    for path in ("/", "/api/health", "/api/models", HERE):
+        got, asked = api.get(path), api.head(path)
+        assert (asked.status_code, asked.content) == (200, b"")
+        assert asked.headers["Content-Length"] == str(len(got.content))
+        assert api.options(path).headers["Allow"] == "GET, HEAD, OPTIONS"
+    assert api.options(f"{HERE}/annotation").headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+    told = api.options(f"{HERE}/answer")
+    assert (told.status_code, told.content, told.headers["Allow"]) == (204, b"", "OPTIONS, POST")
+    assert api.head(f"{HERE}/answer").headers["Allow"] == "OPTIONS, POST"
+    assert "Use OPTIONS, POST." in error_of(api.get(f"{HERE}/answer"), 405)["message"]
+    assert api.options("/nothing").status_code == 404
+
+
+def test_the_case_of_a_name_matters_only_if_two_names_differ_in_nothing_else(api: httpx.Client) -> None:
+    found = api.post(f"{HERE}/answer", json={"head": "CLEO", "relation": "Grandparent"}).json()
+    assert (found["head"], found["relation"]) == ("cleo", "grandparent")
+    assert api.get(f"{HERE}/neighbourhood", params={"entity": "Cleo 1"}).json()["entity"] == "cleo 1"
 
 
 def test_entities_are_found_with_their_degrees(api: httpx.Client) -> None:

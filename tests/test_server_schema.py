@@ -11,13 +11,14 @@ import pytest
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, settings
-from service_cases import client
+from service_cases import TOKEN, client
 from small_run import fused_run
 from typer.testing import CliRunner
 
 from squire.cli import app as cli
 from squire.server.app import create_app
 from squire.server.models import Model
+from squire.server.security import AccessPolicy
 
 # Without the phase that shrinks: an example as long as it was found is good enough to mend what is wrong.
 FEW = settings(max_examples=20, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
@@ -37,7 +38,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     shutil.copytree(fused_run(), run)
     drawn = CliRunner().invoke(cli, ["study", "annotate", str(run), "-n", "2"], input="q\n")
     assert drawn.exit_code == 0, drawn.output
-    with client(Model.load("family", run)) as found:
+    with client(Model.load("family", run), policy=AccessPolicy(token=TOKEN)) as found:
+        found.headers["Authorization"] = f"Bearer {TOKEN}"
         yield found
 
 
@@ -51,7 +53,17 @@ def test_requests_of_all_kinds_get_what_the_document_says(
 ) -> None:
     if "model" in case.path_parameters:
         case.path_parameters["model"] = "family"  # any other is 404, whatever else is asked
-    case.call_and_validate(base_url=str(service.base_url))
+    headers = {"Authorization": service.headers["Authorization"]}
+    case.call_and_validate(base_url=str(service.base_url), headers=headers)
+
+
+def test_the_document_names_the_token_and_every_refusal() -> None:
+    (scheme,) = document()["components"]["securitySchemes"].values()
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    for path, methods in document()["paths"].items():
+        for operation in methods.values():
+            assert ("security" in operation) == (path != "/api/health")
+            assert {"401", "408", "413", "503"} <= set(operation["responses"])
 
 
 def test_the_document_is_served_and_has_examples(service: httpx.Client) -> None:

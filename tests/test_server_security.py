@@ -186,6 +186,15 @@ def test_a_small_body_in_chunks_is_fine(short: int) -> None:
     assert status_of(said) == b"200"
 
 
+def test_a_body_with_two_lengths_is_refused_and_what_follows_is_not_read(short: int) -> None:
+    """Request smuggling: by one header the second request is part of the first."""
+    second = b"GET /api/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    said = raw(short, post("Content-Length: 5", "Transfer-Encoding: chunked"), b"0\r\n\r\n", second)
+    assert status_of(said) == b"400"
+    assert b"not both" in said
+    assert said.count(b"HTTP/1.1") == 1
+
+
 def test_slow_bodies_and_slow_headers_are_not_waited_for(short: int) -> None:
     said = raw(short, post("Content-Length: 50"), b"{")
     assert status_of(said) == b"408"

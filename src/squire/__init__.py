@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from squire.reasoning.checks import check_fact as check_fact
     from squire.reasoning.connections import Connections as Connections
     from squire.reasoning.connections import find_connections as find_connections
+    from squire.reasoning.examples import example_questions as example_questions
     from squire.reasoning.reasoner import RankedBy as RankedBy
     from squire.reasoning.reasoner import Reasoner as Reasoner
     from squire.reasoning.reasons import Reasons as Reasons
@@ -78,6 +79,7 @@ _HOMES = {
     "check_fact": "reasoning.checks",
     "check_graph": "graph.loading",
     "evaluate_rules": "api",
+    "example_questions": "reasoning.examples",
     "fetch_dataset": "api",
     "find_connections": "reasoning.connections",
     "find_reasons": "reasoning.reasons",

@@ -132,6 +132,7 @@ def print_answers(found: squire.Answers, paths: int = 1) -> None:
     for one in found:
         title = Text.assemble(f"{one.rank:3}. ", (one.entity, "bold green"), (f"  {one.summary}", "cyan"))
         out.print(title, soft_wrap=True)
+        out.print(Text(f"       {one.sentence}"), soft_wrap=True)
         print_evidence(one, paths)
     if not len(found):
         out.print("no path leads to a new answer", style="yellow")
@@ -182,6 +183,7 @@ def print_check(found: squire.FactCheck) -> None:
     out.print(Text(found.fact, "bold"), soft_wrap=True)
     rank = f"; rank {found.answer.rank:,} among the new answers"
     out.print(Text.assemble("     ", (found.summary, "cyan"), rank), soft_wrap=True)
+    out.print(Text(f"     {found.answer.sentence}"), soft_wrap=True)
     print_evidence(found.answer, 1)
     for sentence in found.against:
         out.print(Text.assemble(("     against: ", "yellow"), sentence), soft_wrap=True)

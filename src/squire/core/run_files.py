@@ -16,6 +16,7 @@ METRICS = "metrics.jsonl"  # one line for each step and each validation
 FUSION = "fusion"  # a checkpoint: the ranker over all evidence
 ANNOTATION = "annotation"  # a folder: paths to be judged and the judgements, unless another folder is given
 CHANGES = "changes"  # a folder: facts that were added or removed after training
+EXAMPLES = "examples.json"  # questions that the model answers well
 LOCK = "lock"  # held while a process trains in the folder
 START = "start"  # in the folder of an iteration: the checkpoint at the end of the previous iteration
 FINGERPRINT_DIGITS = 12

@@ -90,6 +90,12 @@ class LabelIndex(Sequence[str]):
         assert self.is_sorted
         return LabelIndex(self.array, self.kind, added)
 
+    def find_in_any_case(self, label: str) -> int | None:
+        """The id of the only label that differs at most in case, or None. Looks at all labels."""
+        wanted = label.casefold()
+        found = [i for i, folded in enumerate(self._folded) if folded == wanted]
+        return found[0] if len(found) == 1 else None
+
     def __contains__(self, label: object) -> bool:
         return isinstance(label, str) and self.find(label) is not None
 
@@ -123,11 +129,11 @@ class Labels:
         return self.shorten(self.relations[relation % len(self.relations)])
 
     def entity_id(self, label: str) -> int:
-        """The id of an entity by its label or its shortened form."""
+        """The id of an entity by its label or its shortened form; `vienna` is Vienna if there is but one."""
         return self._id(self.entities, label)
 
     def relation_id(self, label: str) -> int:
-        """The id of a relation by its label or its shortened form."""
+        """The id of a relation, found like an entity."""
         return self._id(self.relations, label)
 
     def columns(self, triples: npt.NDArray[np.int32]) -> list[pa.Array]:
@@ -140,6 +146,8 @@ class Labels:
             found = labels.find(candidate)
             if found is not None:
                 return found
+        if (found := labels.find_in_any_case(label)) is not None:
+            return found
         raise UnknownName(labels.kind, label, [self.shorten(near) for near in labels.nearest(label)])
 
     def shorten(self, label: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from squire.core.frames import to_frame
 from squire.reasoning.drawing import Step, draw_path, percent, rounded
+from squire.reasoning.sentences import UNLIKELY, claim, clauses
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +68,10 @@ class Evidence:
     probability: float | None  # of the whole path, including its end (Eq. 2); None without a model
     score: float | None  # the geometric mean of its tokens' probabilities: exp of Eq. 5
     rule: FollowedRule | None
+    clauses: tuple[str, ...] = ()  # in plain words, one for each edge; joined, a sentence without its full stop
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clauses", clauses(self.edges))
 
     @property
     def start(self) -> str:
@@ -135,11 +140,26 @@ class Answer:
     confidence: float | None = None
     sources: tuple[Source, ...] = ()  # contributions, strongest first; empty if ranked by paths
     basis: str = ""  # the main sources: "rules and similar entities", "frequency alone"
+    claim: str = ""  # "The currency of Spain is probably Euro"
 
     @classmethod
     def from_fact(cls, edge: Edge) -> Answer:
         """The answer that a fact of the graph gives."""
-        return cls(0, edge.goal, 1.0, True, Evidence((edge,), FACT, None, None, None), (), 1, 0.0)
+        evidence = Evidence((edge,), FACT, None, None, None)
+        said = claim(edge.head, edge.relation, edge.tail, None)
+        return cls(0, edge.goal, 1.0, True, evidence, (), 1, 0.0, claim=said)
+
+    @property
+    def sentence(self) -> str:
+        """The claim and its reason: its best path in words, or its main sources if it has none."""
+        if self.is_fact:
+            return f"{self.claim}, says the graph."
+        if self.evidence.grade != "asserted":
+            unlikely = self.confidence is not None and self.confidence < UNLIKELY
+            return f"{self.claim}{', although ' if unlikely else ': '}{''.join(self.evidence.clauses)}."
+        return (
+            f"{self.claim}, by {self.basis}." if self.basis else f"{self.claim}, says the model, without a path."
+        )
 
     @property
     def summary(self) -> str:

@@ -40,6 +40,7 @@ from squire.reasoning.answers import (
     basis_of,
 )
 from squire.reasoning.restrictions import Restriction
+from squire.reasoning.sentences import claim
 from squire.rules.anyburl import readable
 from squire.rules.rules import ClosedIndex, Rules
 from squire.search.decoding import PathRanking, decode
@@ -314,7 +315,9 @@ class Reasoner:
             answers = []
             for rank, i in enumerate(islice(new, k), 1):
                 entity, paths = int(ranked.entity[i]), self._paths(query, ranked, i)
-                answers.append((entity, Answer(rank, self._entity(entity), ranked.probability(i), False, *paths)))
+                said = self._claim(query, entity, None)
+                answer = Answer(rank, self._entity(entity), ranked.probability(i), False, *paths, claim=said)
+                answers.append((entity, answer))
             yield answers
 
     def _searched(self, queries: Ids, decoding: DecodingOptions) -> Iterator[tuple[PathRanking, int]]:
@@ -386,6 +389,7 @@ class Reasoner:
         """The chosen candidates of some questions that have paths, with their sources."""
         rows = np.sort(np.concatenate(chosen))
         shares = judged.take(rows).contributions() if len(rows) else {}
+        query = judged.lists.query  # (candidate)
         for own, found in zip(chosen, paths, strict=True):
             answers: list[tuple[int, Answer]] = []
             for at, i in zip(own.tolist(), np.searchsorted(rows, own).tolist(), strict=True):
@@ -395,8 +399,10 @@ class Reasoner:
                     sources = tuple(sorted(all_sources, key=lambda source: -abs(source.contribution)))
                     judgement = float(judged.confidence[at]), sources, basis_of(sources)
                     rank, chance = len(answers) + 1, float(judged.rank_score[at])
-                    label = self._entity(entity)
-                    answers.append((entity, Answer(rank, label, chance, False, *found[entity], *judgement)))
+                    said = self._claim(judged.lists.queries[query[at]], entity, judgement[0])
+                    paths_to = found[entity]
+                    one = Answer(rank, self._entity(entity), chance, False, *paths_to, *judgement, said)
+                    answers.append((entity, one))
             yield answers
 
     def _paths_to(
@@ -474,7 +480,7 @@ class Reasoner:
             found.append(Evidence(tuple(steps), GRADES[grade[i]], math.exp(total), score, rule))
         return found
 
-    def edge(self, edge: list[int], is_fact: bool, probability: float) -> Edge:
+    def edge(self, edge: Sequence[int], is_fact: bool = True, probability: float = 1.0) -> Edge:
         """A step of a path with labels.  edge: start, edge type, goal"""
         start, relation, goal = edge
         backwards = is_inverse(relation, self.graph.num_relations)
@@ -483,6 +489,10 @@ class Reasoner:
         added = self.run.added
         is_added = is_fact and added is not None and added.contains(start, relation, goal)
         return Edge(*ends, backwards, is_fact, probability, is_added)
+
+    def _claim(self, query: Sequence[int] | Ids, entity: int, confidence: float | None) -> str:
+        edge = self.edge([int(query[0]), int(query[1]), entity], False, 0.0)
+        return claim(edge.head, edge.relation, edge.tail, confidence)
 
     def _rule(self, relation: int, path: list[int]) -> FollowedRule | None:
         rules, rule = self.run.rules, self.rule_lookup.follows(relation, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,6 +75,11 @@ class LabelSearch:
                 tiers |= dict.fromkeys((found for found in find(wanted, limit) if found not in tiers), tier)
         return [Match(int(self._ids[position]), tier) for position, tier in list(tiers.items())[:limit]]
 
+    def same(self, text: str) -> list[int]:
+        """The labels that differ from the text at most in case and accents."""
+        ids: list[int] = self._ids[self._prefixes.equal(folded(text))].tolist()
+        return ids
+
     def _similar(self, wanted: str, limit: int) -> list[int]:
         """Finds labels despite typing errors and a different order of words."""
         wanted = wanted[:MAX_FUZZY]
@@ -100,6 +105,10 @@ class _Prefixes:
         is_found[found] = True
         positions: list[int] = np.flatnonzero(is_found)[:limit].tolist()
         return positions
+
+    def equal(self, text: str) -> Positions:
+        """The labels that are this text."""
+        return self._positions[bisect_left(self._texts, text) : bisect_right(self._texts, text)]
 
 
 class _Trigrams:

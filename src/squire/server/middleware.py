@@ -35,7 +35,7 @@ class RequestMiddleware:
         try:
             self._policy.check(scope, headers)
             body = await self._body(headers, receive)
-            await self.app(scope, _replay(body, receive), exchange.send)
+            await self.app(_answered_like_get(scope), _replay(body, receive), exchange.send)
         except Problem as problem:
             await exchange.refuse(problem, receive)
         except Exception:
@@ -46,6 +46,10 @@ class RequestMiddleware:
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """Reads the whole body before any work is done, so that slow or endless senders occupy nothing else."""
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may go by the other one, and take the end of this body for a request of its own.
+            twice = "send either Content-Length or Transfer-Encoding, not both."
+            raise Problem(400, twice, headers={"Connection": "close"})
         limit, body = self._limits.body_bytes, bytearray()
         length = headers.get("content-length", "")
         is_too_large = length.isdecimal() and int(length[:20]) > limit  # 20 digits are enough to tell
@@ -70,6 +74,11 @@ class RequestMiddleware:
     def _too_large(self) -> Problem:
         message = f"the body has more than {self._limits.body_bytes:,} bytes. Split the request."
         return Problem(413, message, headers={"Connection": "close"})
+
+
+def _answered_like_get(scope: Scope) -> Scope:
+    """HEAD is GET to the application; the server leaves out the body."""
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
 async def _drain(receive: Receive) -> None:

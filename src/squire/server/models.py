@@ -29,6 +29,7 @@ from squire import (
     Run,
     attention_of,
     check_fact,
+    example_questions,
     find_connections,
     find_reasons,
     restrict,
@@ -85,15 +86,16 @@ class Model:
         model.find_relations("a", None, None, 1)
         head, relation, _ = model.graph.train.triples[0].tolist()
         model.answer_all([(head, relation)], Options(k=1))
+        _ = model._examples  # kept in the run folder from then on
         return model
 
     def query(self, head: str | None, relation: str, tail: str | None = None) -> Query:
         """The ids of a question, as in `Reasoner.query`, but suggesting the nearest labels in milliseconds."""
-        for label in (head, tail):
-            if label is not None:
-                self.entity_id(label)
-        self._id(self._labels.relations, self._relation_search, relation)
-        return self._reasoner.query(head, relation, tail)
+        edge_type = self._id(self._labels.relations, self._relation_search, relation)
+        if head is not None:
+            return self.entity_id(head), edge_type
+        assert tail is not None
+        return self.entity_id(tail), edge_type + self.graph.num_relations
 
     def entity_id(self, label: str) -> int:
         return self._id(self._labels.entities, self._entity_search, label)
@@ -102,6 +104,9 @@ class Model:
         for candidate in (label, self._labels.expand(label)):
             if (found := index.find(candidate)) is not None:
                 return found
+        same = [i for i in search.same(label) if index[i].casefold() == label.casefold()]
+        if len(same) == 1:
+            return same[0]
         nearest = [self._labels.shorten(index[match.id]) for match in search.find(label, NEAREST)]
         raise UnknownName(index.kind, label, nearest)
 
@@ -246,6 +251,9 @@ class Model:
 
     @cached_property
     def _examples(self) -> list[dict[str, str]]:
+        """Questions that the model answers well; without a confidence, questions that the graph leaves open."""
+        if found := example_questions(self._reasoner, EXAMPLES):
+            return [{"head": one.head, "relation": one.relation, "answer": one.tail} for one in found]
         return [
             {"head": self._labels.entity(head), "relation": self._labels.relation(relation)}
             for head, relation in open_questions(self.graph, EXAMPLES)

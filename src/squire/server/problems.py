@@ -16,9 +16,10 @@ from squire.errors import DataError, SettingError, SquireError, UnknownName
 
 CODES = {
     400: "bad_request", 401: "unauthorised", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
-    408: "too_slow", 413: "too_large", 422: "invalid", 429: "busy", 499: "client_gone", 500: "internal",
-    503: "stopping",
+    408: "too_slow", 413: "too_large", 415: "not_json", 422: "invalid", 429: "busy", 499: "client_gone",
+    500: "internal", 503: "stopping",
 }  # fmt: skip
+JSON = "application/json"
 SHOWN_ERRORS = 5  # of one invalid request
 
 
@@ -59,7 +60,7 @@ class Problem(Exception):
 
     def response(self, request_id: str) -> Response:
         body = as_json({**self.content(), "request_id": request_id})
-        return Response(body, self.status, self.headers, "application/json")
+        return Response(body, self.status, self.headers, JSON)
 
 
 def as_json(content: Any) -> bytes:
@@ -92,15 +93,32 @@ def add_exception_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> Response:
         problem = Problem(error.status_code, str(error.detail), headers=error.headers)
-        if error.status_code == 405:  # Starlette names the methods of the first matching route only
-            matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-            methods = {method for route in matching for method in getattr(route, "methods", ())}
-            problem.headers["Allow"] = ", ".join(sorted(methods or {"GET", "HEAD"}))
+        if error.status_code == 400:  # the only other reason, invalid JSON, is a RequestValidationError
+            problem.message = "the body is not UTF-8 text. Send JSON, encoded as UTF-8."
+        if error.status_code == 405:
+            allowed = ", ".join(_methods(request, routes))
+            problem.message = f"{request.method} is not possible here. Use {allowed}."
+            problem.headers["Allow"] = allowed
+            if request.method == "OPTIONS":
+                return Response(status_code=204, headers=problem.headers)
+        if error.status_code == 404:
+            problem.message = "there is nothing at this address. See /openapi.json for what there is."
         return response(request, problem)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> Response:
+        kind = request.headers.get("content-type", "")
+        if request.method == "POST" and kind.partition(";")[0].strip().lower() != JSON:
+            sent = f"not {kind[:100]!r}" if kind else "which is missing"
+            return response(request, Problem(415, f"send JSON with the header 'Content-Type: {JSON}', {sent}."))
         return response(request, _invalid(error.errors()))
+
+
+def _methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    """What can be done at an address; Starlette names the methods of the first matching route only."""
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in matching for method in getattr(route, "methods", ())} or {"GET"}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"})
 
 
 def _invalid(errors: Sequence[Any]) -> Problem:

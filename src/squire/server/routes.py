@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response, Security
 from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from squire.errors import UnknownName
@@ -116,9 +117,14 @@ ModelDep = Annotated[Model, Depends(_model)]
 Text = Annotated[str, Query(max_length=MAX_LABEL, description="What was typed.", examples=["cost"])]
 Matches = Annotated[int, Query(ge=1, le=MAX_MATCHES)]
 
-api = APIRouter(prefix="/api", responses=_errors(400, 401, 403))
-model_api = APIRouter(prefix="/api/models/{model}", responses=_errors(400, 401, 403, 404, 422))
-decoding = _errors(413, 429)
+# Checked by `security`, before anything is read; this only tells clients about it.
+TOKEN = Security(HTTPBearer(auto_error=False, description="Needed if the service was started with a token."))
+ALWAYS = (400, 401, 403, 408, 413, 503)  # 503: all connections are taken, or the service is stopping
+
+api = APIRouter(prefix="/api", responses=_errors(*ALWAYS))
+model_api = APIRouter(prefix="/api/models/{model}", responses=_errors(*ALWAYS, 404, 422), dependencies=[TOKEN])
+posted = _errors(415)
+decoding = _errors(415, 429)
 
 
 @api.get("/health", tags=["models"])
@@ -127,7 +133,7 @@ async def health(service: ServiceDep) -> schemas.Health:
     return schemas.Health(status="ok", version=__version__, models=list(service.models))
 
 
-@api.get("/models", tags=["models"], response_model=list[schemas.ModelSummary])
+@api.get("/models", tags=["models"], response_model=list[schemas.ModelSummary], dependencies=[TOKEN])
 async def models(service: ServiceDep) -> Any:
     """All models; the first is the default."""
     return [model.summary() | {"default": service.is_default(model)} for model in service.models.values()]
@@ -236,9 +242,7 @@ def annotation_progress(model: ModelDep, annotator: Annotated[Annotator, Query(e
     return model.annotation_progress(annotator)
 
 
-@model_api.post(
-    "/annotation", tags=["annotation"], response_model=schemas.AnnotationProgress, responses=_errors(413)
-)
+@model_api.post("/annotation", tags=["annotation"], response_model=schemas.AnnotationProgress, responses=posted)
 def judge(model: ModelDep, body: schemas.JudgementBody) -> Any:
     """Records how convincing a path is; the last judgement of a question counts."""
     return model.judge(body.annotator, body.number, body.score)

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from squire.errors import SettingError
 from squire.server.models import SCORES, Aggregate, Evidence, Options, RankedBy
+from squire.studies import ANNOTATOR, check_annotator
 
 # Limits of one request; also in docs/service.md.
 MAX_K, MAX_BEAM, MAX_BATCH = 100, 1024, 1000
@@ -27,6 +29,13 @@ def _score(value: float) -> float:
     return value
 
 
+def _annotator(name: str) -> str:
+    try:
+        return check_annotator(name)
+    except SettingError as error:
+        raise ValueError(str(error).partition(": ")[2].rstrip(".")) from None
+
+
 INTEGER = BeforeValidator(_integer)  # placed after the bounds, or these would be missing from the document
 Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 Beam = Annotated[
@@ -35,11 +44,10 @@ Beam = Annotated[
 Score = Annotated[float, AfterValidator(_score), Field(json_schema_extra={"enum": [1, 0.5, 0]})]
 Annotator = Annotated[
     str,
+    AfterValidator(_annotator),
     Field(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_ .\-]*$",
-        min_length=1,
-        max_length=64,
         description="Who judges; every annotator has a file of their own.",
+        json_schema_extra={"pattern": f"^{ANNOTATOR}$"},
     ),
 ]
 # Either head or tail is given; the other one is asked for.
@@ -200,7 +208,9 @@ class ModelCard(ModelSummary):
     missing: float | None = Field(description="Share of true facts that the graph is assumed to lack.")
     quality: list[dict[str, Any]] = Field(description="Results of `squire evaluate`: rows with signatures …")
     limits: dict[str, int] = {"k": MAX_K, "beam": MAX_BEAM, "batch": MAX_BATCH}
-    examples: list[dict[str, str]] = Field(description="Questions: a head and a relation each.")
+    examples: list[dict[str, str]] = Field(
+        description="Questions: a head, a relation and, if it is known to be right, the answer."
+    )
 
 
 class EntityMatch(BaseModel):

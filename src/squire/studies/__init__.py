@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from squire.studies.ablation_study import AblationResult as AblationResult
     from squire.studies.ablation_study import ablation as ablation
     from squire.studies.annotation_study import ANNOTATION as ANNOTATION
+    from squire.studies.annotation_study import ANNOTATOR as ANNOTATOR
     from squire.studies.annotation_study import MEANINGS as MEANINGS
     from squire.studies.annotation_study import SCORES as SCORES
     from squire.studies.annotation_study import Agreement as Agreement
     from squire.studies.annotation_study import Annotations as Annotations
     from squire.studies.annotation_study import agreement as agreement
     from squire.studies.annotation_study import annotate as annotate
+    from squire.studies.annotation_study import check_annotator as check_annotator
     from squire.studies.attention_study import AttentionMaps as AttentionMaps
     from squire.studies.attention_study import attention as attention
     from squire.studies.case_study import Cases as Cases
@@ -33,7 +35,17 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "ablation_study": ("AblationResult", "ablation"),
-    "annotation_study": ("ANNOTATION", "MEANINGS", "SCORES", "Agreement", "Annotations", "agreement", "annotate"),
+    "annotation_study": (
+        "ANNOTATION",
+        "ANNOTATOR",
+        "MEANINGS",
+        "SCORES",
+        "Agreement",
+        "Annotations",
+        "agreement",
+        "annotate",
+        "check_annotator",
+    ),
     "attention_study": ("AttentionMaps", "attention"),
     "case_study": ("Cases", "cases"),
     "compare_study": ("Comparison", "compare", "measure_method"),

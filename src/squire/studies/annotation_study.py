@@ -31,6 +31,7 @@ from squire.studies.journal import Journal, JournalContent, read_journal
 from squire.studies.questions import Question, draw_questions, drawn_signature
 from squire.studies.reports import Report, code, escape, table, with_interval
 
+ANNOTATOR = r"\w[\w .-]{0,49}"  # names of annotators, in file names of at most 255 bytes
 QUESTIONS = "questions.jsonl"
 SCORES = (1.0, 0.5, 0.0)
 MEANINGS = {
@@ -117,13 +118,20 @@ class AnnotationSummary(Report):
         ])  # fmt: skip
 
 
+def check_annotator(name: str) -> str:
+    """The name of an annotator, which becomes part of a file's name; SettingError if it cannot."""
+    if not re.fullmatch(ANNOTATOR, name):
+        raise SettingError(
+            f"annotator={name!r}: expected at most 50 letters, digits, spaces, dots and dashes, a letter first."
+        )
+    return name
+
+
 class Annotations:
     """One annotator's judgements of the questions in a folder. The first judgement creates the file."""
 
     def __init__(self, folder: str | Path, annotator: str) -> None:
-        if not re.fullmatch(r"[\w][\w .-]*", annotator):
-            raise SettingError(f"annotator={annotator!r}: expected letters, digits, spaces, dots and dashes.")
-        self.folder, self.annotator = Path(folder), annotator
+        self.folder, self.annotator = Path(folder), check_annotator(annotator)
         content = _read(self.folder / QUESTIONS, "questions")
         header, self.questions = content.header, [Question.from_dict(entry) for entry in content.entries]
         self.signature = drawn_signature(header, len(self.questions))

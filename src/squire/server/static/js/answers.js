@@ -9,6 +9,7 @@ export class AnswerList {
     Object.assign(this, { onChoose, onEnter, tail });
     this.node = byId("answers");
     this.items = [];
+    this.hint = el("p", { class: "hint-line", hidden: true });
   }
 
   /** Placeholder while the answers are loading. */
@@ -23,7 +24,7 @@ export class AnswerList {
       );
     clear(
       this.node,
-      el("h2", { class: "list-title" }, "Looking for paths …"),
+      el("h2", { class: "list-title" }, "Looking for answers …"),
       el("ol", { class: "list", "aria-hidden": "true" }, Array.from({ length: 5 }, ghost)),
     );
     this.items = [];
@@ -33,36 +34,42 @@ export class AnswerList {
     this.answers = found.answers;
     this.facts = found.facts;
     const best = Math.max(...found.answers.map((one) => one.score), Number.MIN_VALUE);
-    const sure = found.answers.some((one) => one.confidence !== null && one.confidence !== undefined);
+    const sure = found.answers.some(hasConfidence);
     this.items = found.answers.map((one, place) => this.item(one, place, best));
-    const asked = found.head === null ? "head" : "tail";
     this.chips = found.facts.map((one) => this.chip(one));
+    const few = found.answers.findIndex((one) => hasConfidence(one) && one.confidence < LEAST);
+    this.folded = few < 0 ? found.answers.length : few;
+    const list = (items, id, label) => el("ol", { class: "list", role: "listbox", "aria-label": label, id }, items);
+    const rest = this.items.slice(this.folded);
+    this.rest = rest.length
+      ? el(
+          "details",
+          { class: "rest" },
+          el("summary", {}, `${plural(rest.length, "answer", "answers")} below 1\u202f%`),
+          list(rest, "rest-list", "Unlikely answers"),
+        )
+      : null;
     clear(
       this.node,
       found.facts.length ? this.known(found) : null,
+      this.hint,
       el(
         "div",
         { class: "list-head" },
-        el("h2", { class: "list-title" }, plural(found.answers.length, "new answer")),
-        el("span", { class: "quiet" }, `${seconds.toFixed(seconds < 1 ? 2 : 1)} s · beam ${found.origin.beam}`),
+        el("h2", { class: "list-title" }, found.facts.length ? "Perhaps also" : "Probable answers"),
+        el("span", { class: "quiet" }, `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`),
       ),
-      found.answers.length ? el("p", { class: "scale quiet" }, sure ? SURE : UNSURE) : this.nothing(asked),
-      el(
-        "ol",
-        { class: "list", role: "listbox", "aria-label": "Answers, best first", id: "answer-list" },
-        this.items,
-      ),
+      found.answers.length ? el("p", { class: "scale quiet" }, sure ? SURE : UNSURE) : this.nothing(),
+      this.folded ? list(this.items.slice(0, this.folded), "answer-list", "Answers, best first") : null,
+      !this.folded && rest.length ? el("p", { class: "quiet" }, "Nothing else is likely.") : null,
+      this.rest,
       this.tail,
       legend(),
     );
   }
 
-  nothing(asked) {
-    return el(
-      "p",
-      { class: "quiet" },
-      `No path leads to a new ${asked}. If “Grounded only” is on, switch it off.`,
-    );
+  nothing() {
+    return el("p", { class: "quiet" }, "No path leads to a new answer. If “Facts only” is on, switch it off.");
   }
 
   known({ facts, num_facts: all }) {
@@ -77,19 +84,13 @@ export class AnswerList {
 
   chip({ entity }) {
     const choose = () => this.onChoose(entity, true);
-    return el("button", { type: "button", class: "chip", "aria-pressed": "false", onclick: choose }, entity);
+    return el("button", { type: "button", class: "chip fact-chip", "aria-pressed": "false", onclick: choose }, entity);
   }
 
   item(one, place, best) {
-    const sure = one.confidence !== null && one.confidence !== undefined;
-    const shown = sure ? percent(one.confidence) : rounded(one.score, 3);
+    const sure = hasConfidence(one);
     const fill = el("span", { class: "fill" });
     fill.style.width = `${100 * Math.min(1, Math.max(0.004, sure ? one.confidence : one.score / best))}%`;
-    const words = [
-      `${one.rank}. ${one.entity}`,
-      sure ? `confidence ${shown}` : `score ${shown}, not a probability`,
-      one.evidence?.grade,
-    ];
     return el(
       "li",
       {
@@ -98,38 +99,42 @@ export class AnswerList {
         id: `answer-${place}`,
         tabindex: "-1",
         "aria-selected": "false",
-        "aria-label": words.filter(Boolean).join(", "),
         "data-place": place,
         onclick: () => this.choose(place, true),
         onkeydown: (event) => this.onKey(event, place),
       },
-      el("span", { class: "rank" }, one.rank),
+      el("span", { class: "rank" }, `${one.rank}`),
       el("span", { class: "name", title: one.entity }, one.entity),
-      el("span", { class: "value" }, shown),
+      el(
+        "span",
+        { class: "value" },
+        sure ? percent(one.confidence) : rounded(one.score, 3),
+        el("span", { class: "unseen" }, sure ? " likely, " : ", not a probability, "),
+      ),
       el("span", { class: sure ? "bar" : "bar relative" }, fill),
       one.evidence ? gradeBadge(one.evidence.grade) : null,
     );
   }
 
-  /** Marks a fact or an answer, by default the first answer, as the one whose evidence is shown; returns it. */
-  select(entity) {
-    let fact = this.facts.findIndex((one) => one.entity === entity);
-    if (!this.answers.length) fact = Math.max(0, fact);
-    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(i === fact)));
-    const place = Math.max(
-      0,
-      this.answers.findIndex((one) => one.entity === entity),
-    );
+  /** Marks the answer whose evidence is shown, and returns it: by default the first fact (if `factsFirst`) or
+   *  candidate; undefined for an entity that is not in the list. */
+  select(entity, factsFirst) {
+    const usual = factsFirst ? (this.facts[0] ?? this.answers[0]) : (this.answers[0] ?? this.facts[0]);
+    const chosen = entity ? [...this.facts, ...this.answers].find((one) => one.entity === entity) : usual;
+    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(this.facts[i] === chosen)));
+    const place = this.answers.indexOf(chosen);
+    this.chosen = Math.max(0, place);
     this.items.forEach((item, i) => {
-      item.setAttribute("aria-selected", String(fact < 0 && i === place));
-      item.tabIndex = i === place ? 0 : -1;
+      item.setAttribute("aria-selected", String(i === place));
+      item.tabIndex = i === this.chosen ? 0 : -1;
     });
-    this.chosen = place;
-    return this.facts[fact] ?? this.answers[place];
+    if (this.rest && place >= this.folded) this.rest.open = true;
+    return chosen;
   }
 
   choose(place, byHand = false) {
     if (place < 0 || place >= this.items.length) return;
+    if (place >= this.folded) this.rest.open = true;
     this.items[place].focus({ preventScroll: true });
     this.items[place].scrollIntoView({ block: "nearest" });
     this.onChoose(this.answers[place].entity, byHand);
@@ -140,7 +145,8 @@ export class AnswerList {
   }
 
   step(by) {
-    this.choose((this.chosen ?? 0) + by);
+    const none = !this.items.some((item) => item.ariaSelected === "true");
+    this.choose(none ? 0 : this.chosen + by);
   }
 
   onKey(event, place) {
@@ -153,6 +159,8 @@ export class AnswerList {
   }
 }
 
+const LEAST = 0.01; // candidates below are folded
+const hasConfidence = (one) => one.confidence !== null && one.confidence !== undefined;
 const SURE = "Bars show the probability that an answer is true, calibrated on held-out facts.";
 const UNSURE = "Bars compare scores within this list. A score is not the probability that an answer is true.";
 
@@ -160,14 +168,14 @@ const UNSURE = "Bars compare scores within this list. A score is not the probabi
 export function gradeBadge(grade) {
   return el(
     "span",
-    { class: `grade ${grade in GRADES ? grade : "asserted"}`, title: GRADES[grade] ?? "" },
+    { class: `grade ${grade}`, title: GRADES[grade][1] },
     el("i", { "aria-hidden": "true" }),
-    grade,
+    GRADES[grade][0],
   );
 }
 
 export function legendRows() {
-  return Object.entries(GRADES).map(([grade, words]) =>
+  return Object.entries(GRADES).map(([grade, [, words]]) =>
     el("div", {}, el("dt", {}, gradeBadge(grade)), el("dd", {}, words)),
   );
 }

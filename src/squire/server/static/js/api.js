@@ -62,7 +62,7 @@ async function newToken(wasRefused) {
   if (token === null)
     throw new ApiError(401, {
       code: "unauthorised",
-      message: "This service needs a token. Reload the page to enter it.",
+      message: "This service needs a token.",
     });
   sessionStorage.setItem(TOKEN, token);
 }
@@ -79,6 +79,7 @@ export const entities = (model, q, signal) => call(at(model, "entities", { q, li
 export const relations = (model, query, signal) => call(at(model, "relations", query), { signal });
 export const answer = (model, body, signal) => call(at(model, "answer"), { body, signal });
 export const check = (model, body, signal) => call(at(model, "check"), { body, signal });
+export const why = (model, body) => call(at(model, "why"), { body });
 export const neighbourhood = (model, entity, signal) =>
   call(at(model, "neighbourhood", { entity, limit: 60 }), { signal });
 export const attention = (model, body, signal) => call(at(model, "attention"), { body, signal });

@@ -65,7 +65,7 @@ export class Around {
         ...this.edges(around),
       );
     } catch (error) {
-      if (!api.wasCancelled(error)) trouble(body, error, (name) => go({ around: name }));
+      if (!api.wasCancelled(error)) trouble(body, error, { onName: (name) => go({ around: name }), onRetry: () => this.load(model, entity) });
     }
   }
 
@@ -108,8 +108,8 @@ export class Around {
       "section",
       { class: "onward" },
       el("h3", {}, "Ask further"),
-      there.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as head` }, there) : null,
-      here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as tail` }, here) : null,
+      there.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as subject` }, there) : null,
+      here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as answer` }, here) : null,
     );
   }
 

@@ -7,10 +7,12 @@ import { count, plural } from "./format.js";
 import { COUNTS, changed, current, go, question } from "./state.js";
 
 export class Ask {
-  constructor() {
+  /** chosen(): the answer that is looked at, if any. */
+  constructor({ chosen }) {
+    this.chosen = chosen;
     this.entity = new Combobox({
       id: "entity",
-      label: "Head",
+      label: "Subject",
       placeholder: "something you know",
       search: (q, signal) => this.searchEntities(q, signal),
       onChoose: () => this.onEntity(),
@@ -77,7 +79,7 @@ export class Ask {
     return el(
       "div",
       { class: "options", role: "group", "aria-label": "Options" },
-      el("label", { class: "switch", title }, this.grounded, el("span", {}, "Grounded only")),
+      el("label", { class: "switch", title }, this.grounded, el("span", {}, "Facts only")),
       this.rankingBox,
       el("span", { class: "pick" }, this.k),
     );
@@ -86,6 +88,11 @@ export class Ask {
   /** Shows the examples of a model, and the ranking option if it is fused. */
   describe(card) {
     this.rankingBox.hidden = !card.fused;
+    const [first] = card.examples ?? [];
+    if (first) {
+      this.entity.input.placeholder = `for example ${first.head}`;
+      this.relation.input.placeholder = `for example ${first.relation}`;
+    }
     const chips = (card.examples ?? [])
       .slice(0, 6)
       .map((one) => el("button", { type: "button", class: "chip", onclick: () => this.pose(one) }, words(one)));
@@ -113,12 +120,11 @@ export class Ask {
   place(reverse) {
     if (this.reverse === reverse) return; // moving a field would take its focus
     this.reverse = reverse;
-    const asked = reverse ? "head" : "tail";
-    this.entity.label.textContent = reverse ? "Tail" : "Head";
+    this.entity.label.textContent = reverse ? "Answer" : "Subject";
     this.entity.list.setAttribute("aria-label", this.entity.label.textContent);
     clear(
       this.unknown,
-      el("span", { class: "label" }, reverse ? "Head" : "Tail"),
+      el("span", { class: "label" }, reverse ? "Subject" : "Answer"),
       el(
         "span",
         { class: "mystery" },
@@ -128,15 +134,18 @@ export class Ask {
     );
     clear(this.left, reverse ? this.unknown : this.entity.node);
     clear(this.right, reverse ? this.entity.node : this.unknown);
-    const other = reverse ? "tail" : "head";
+    const other = reverse ? "answer" : "subject";
     this.flipper.setAttribute("aria-label", `Flip: ask for the ${other}`);
-    this.flipper.title = `Now the ${asked} is asked for. Flip: ask for the ${other} (f)`;
+    this.flipper.title = `Flip: ask for the ${other} (f)`;
   }
 
   flip() {
     const hadFocus = document.activeElement === this.entity.input;
+    // The answer that is looked at becomes what is known: flipping (Niger, language, ?) asks who else speaks French.
+    const chosen = this.chosen();
     this.place(!this.reverse);
-    announce(`Now the ${this.reverse ? "head" : "tail"} is asked for.`);
+    if (chosen) this.entity.value = chosen;
+    announce(`Now the ${this.reverse ? "subject" : "answer"} is asked for.`);
     const was = current();
     const asked = was.relation && (was.head || was.tail) && this.entity.value && this.relation.value;
     if (asked) this.submit();
@@ -191,7 +200,7 @@ export class Ask {
     const missing = !end ? this.entity : !relation ? this.relation : null;
     if (missing) {
       missing.input.focus();
-      announce(missing === this.entity ? "Name an entity first." : "Name a relation first.");
+      announce(missing === this.entity ? "Name a subject first." : "Name a relation first.");
       return missing.look(true);
     }
     this.entity.close();

@@ -75,13 +75,21 @@ export class Combobox {
           if (!signal.aborted && document.activeElement === this.input)
             this.show(found, !all && this.value !== "");
         } catch (error) {
-          if (!wasCancelled(error)) this.close(); // typing works without completions
+          if (wasCancelled(error)) return;
+          this.close(); // typing works without completions
+          if (error.code === "unreachable") this.away();
         } finally {
           if (this.waiting?.signal === signal) this.waiting = null;
         }
       },
       all ? 0 : PAUSE,
     );
+  }
+
+  /** Typing while the service is away says so. */
+  away() {
+    clear(this.list, el("li", { role: "presentation", class: "group" }, "Can’t reach the service"));
+    this.list.hidden = false;
   }
 
   show(found, pickFirst) {

@@ -16,11 +16,23 @@ function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else node.setAttribute(name, value === true ? "" : name === "title" ? shown(value) : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...there(children));
   return node;
 }
+
+const there = (children) =>
+  children.flat(2).flatMap((child) => {
+    if (child === null || child === undefined || child === false) return [];
+    return typeof child === "string" ? [shown(child)] : [child];
+  });
+
+/** A text with its invisible marks of direction spelled out: they could turn the text around them. */
+export const shown = (text) =>
+  text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (mark) => {
+    return `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
 
 /** An icon, hidden from screen readers. */
 export function icon(name) {
@@ -43,9 +55,7 @@ const ICONS = {
 };
 
 export function clear(node, ...children) {
-  node.replaceChildren(
-    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
-  );
+  node.replaceChildren(...there(children));
   return node;
 }
 

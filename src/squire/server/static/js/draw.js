@@ -1,87 +1,86 @@
-// Draws a scene on the page (with the style sheet), into an SVG file or onto a canvas (with its own colours).
+// Draws a scene on the page, with the style sheet, or into a file, with its own colours and a title.
 
-import { svg } from "./dom.js";
-import { FONT } from "./scene.js";
+import { shown, svg } from "./dom.js";
+import { FONT, LABEL, NAME } from "./scene.js";
 
 /** Colours of files: readable on white paper. */
 const PAPER = {
   ink: "#1c1f1e",
-  faint: "#8b928f",
+  faint: "#66706c",
   accent: "#0d6b5d",
   surface: "#ffffff",
   line: "#b9c0bd",
   soft: "#eef3f1",
-  onAccent: "#ffffff",
 };
+const TITLE = 54; // height of the title of a file
+const SOURCE = 24;
 
-/** The scene as an element. `onNode(name)`: nodes are buttons. `standalone`: with colours, for a file. */
-export function drawSvg(scene, { onNode, standalone = false } = {}) {
-  const paint = standalone ? (thing) => attributes(looks(thing)) : () => ({});
-  const size = standalone ? 1 : (scene.scale ?? 1);
-  const edges = scene.edges.map((edge) => drawEdge(edge, paint));
-  const nodes = scene.nodes.map((node) => drawNode(node, paint, onNode));
+/** The scene as an element. `onNode(name)`: nodes are buttons. `about`: {title, subtitle, source}, for a file. */
+export function drawSvg(scene, { onNode, about } = {}) {
+  const paint = about ? (part, thing) => looks(part, thing) : () => ({});
+  const parts = [
+    scene.edges.map((edge) => drawEdge(edge, paint)),
+    scene.nodes.map((node) => drawNode(node, paint, onNode)),
+  ];
+  const width = about ? Math.max(scene.width, 420) : scene.width;
+  const height = scene.height + (about ? TITLE + SOURCE : 0);
   return svg(
     "svg",
     {
       class: "paths",
-      viewBox: `0 0 ${scene.width} ${scene.height}`,
-      width: scene.width * size,
-      height: scene.height * size,
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
       role: onNode ? "group" : "img",
       "aria-label": scene.caption,
       "font-family": FONT,
     },
-    standalone ? svg("rect", { width: scene.width, height: scene.height, fill: PAPER.surface }) : null,
-    edges,
-    nodes,
+    about ? [svg("rect", { width, height, fill: PAPER.surface }), titles(about, width, height)] : null,
+    about ? svg("g", { transform: `translate(${(width - scene.width) / 2} ${TITLE})` }, parts) : parts.flat(),
   );
+}
+
+function titles({ title, subtitle, source }, width, height) {
+  const line = (text, y, size, fill, weight = 400) =>
+    svg("text", { x: 14, y, "font-size": size, fill, "font-weight": weight, textLength: null }, text);
+  return [
+    line(title, 24, 15, PAPER.ink, 600),
+    line(subtitle, 43, 12.5, PAPER.accent),
+    line(source, height - 9, 10.5, PAPER.faint),
+  ];
 }
 
 function drawEdge(edge, paint) {
-  const of = (part) => paint({ part, edge });
-  const kind = `edge ${edge.is_fact ? "known" : "inferred"}${edge.lit ? " lit" : ""}`;
+  const text = (words, y, strong) =>
+    svg(
+      "text",
+      {
+        class: strong ? "strong" : "",
+        x: edge.x,
+        y,
+        "text-anchor": "middle",
+        "font-size": LABEL.size,
+        ...paint(strong ? "strong" : "label", edge),
+      },
+      words,
+    );
+  const inferred = edge.is_fact ? "" : `, inferred with probability ${edge.probability}`;
   return svg(
     "g",
-    { class: kind },
-    svg(
-      "title",
-      {},
-      `${edge.head} – ${edge.relation} – ` +
-        `${edge.tail}${edge.is_fact ? "" : `, inferred with probability ${edge.probability}`}`,
-    ),
-    svg("path", { class: "line", d: edge.d, ...of("line") }),
-    svg("path", { class: "tip", d: edge.tip, ...of("tip") }),
-    labelLines(edge).map((line) =>
-      svg(
-        "text",
-        {
-          class: line.strong ? "strong" : "",
-          x: edge.x,
-          y: line.y,
-          "text-anchor": "middle",
-          "font-size": edge.size,
-          ...of(line.strong ? "strong" : "label"),
-        },
-        line.text,
-      ),
-    ),
+    { class: `edge ${edge.is_fact ? "known" : "inferred"}${edge.lit ? " lit" : ""}`, "data-step": edge.step },
+    svg("title", {}, `${edge.head} – ${edge.relation} – ${edge.tail}${inferred}`),
+    svg("path", { class: "line", d: edge.d, ...paint("line", edge) }),
+    svg("path", { class: "tip", d: edge.tip, ...paint("tip", edge) }),
+    edge.lines.map((line, place) => text(line, edge.y - (edge.lines.length - 1 - place) * LABEL.line, false)),
+    edge.probability ? text(edge.probability, edge.below, true) : null,
   );
 }
 
-/** Relation on the line or above it, probability below. */
-function labelLines(edge) {
-  const texts = edge.lines.map((text) => ({ text, strong: false }));
-  if (edge.probability) texts.push({ text: edge.probability, strong: true });
-  const top = edge.y - (texts.length * edge.lineHeight) / 2 + edge.lineHeight * 0.76;
-  return texts.map((line, place) => ({ ...line, y: Math.round((top + place * edge.lineHeight) * 10) / 10 }));
-}
-
 function drawNode(node, paint, onNode) {
-  const of = (part) => paint({ part, node });
   const button = onNode && {
     tabindex: "0",
     role: "button",
-    "aria-label": `${node.name}: look around`,
+    "aria-label": `${shown(node.name)}: look around`,
     onclick: () => onNode(node.name),
     onkeydown: (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
@@ -89,7 +88,7 @@ function drawNode(node, paint, onNode) {
       onNode(node.name);
     },
   };
-  const top = node.y - (node.lines.length * 17) / 2 + 12.7;
+  const top = node.y - (node.lines.length * NAME.line) / 2 + 12.7;
   return svg(
     "g",
     { class: `node ${node.kind}${node.lit ? " lit" : ""}`, ...button },
@@ -100,18 +99,18 @@ function drawNode(node, paint, onNode) {
       width: node.width,
       height: node.height,
       rx: 11,
-      ...of("box"),
+      ...paint("box", node),
     }),
     node.lines.map((line, place) =>
       svg(
         "text",
         {
           x: node.x,
-          y: top + 17 * place,
+          y: top + NAME.line * place,
           "text-anchor": "middle",
-          "font-size": 13,
+          "font-size": NAME.size,
           "font-weight": node.weight,
-          ...of("name"),
+          ...paint("name", node),
         },
         line,
       ),
@@ -119,87 +118,26 @@ function drawNode(node, paint, onNode) {
   );
 }
 
-/** The style of one part, for files and canvas alike. */
-function looks({ part, edge, node }) {
-  if (node) {
-    const goal = node.kind === "goal";
-    if (part === "name") return { fill: goal ? PAPER.onAccent : node.lit ? PAPER.ink : PAPER.faint };
-    return {
-      fill: goal ? PAPER.accent : node.kind === "start" ? PAPER.soft : PAPER.surface,
-      stroke: goal || node.lit ? PAPER.accent : PAPER.line,
-      width: 1.4,
-    };
-  }
-  const colour = edge.lit ? PAPER.accent : PAPER.line;
-  if (part === "line") return { stroke: colour, width: edge.lit ? 2 : 1.4, dash: edge.is_fact ? null : [6, 5] };
-  if (part === "tip") return { fill: colour };
-  return {
-    fill: part === "strong" && edge.lit ? PAPER.accent : edge.lit ? PAPER.ink : PAPER.faint,
-    halo: PAPER.surface,
-    weight: part === "strong" ? 600 : 400,
+/** The style of one part of a file. */
+function looks(part, { kind, lit, is_fact: isFact }) {
+  const goal = kind === "goal";
+  const colour = lit ? PAPER.accent : PAPER.line;
+  const styles = {
+    name: { fill: goal ? PAPER.surface : lit ? PAPER.ink : PAPER.faint },
+    box: {
+      fill: goal ? PAPER.accent : kind === "start" ? PAPER.soft : PAPER.surface,
+      stroke: goal || lit ? PAPER.accent : PAPER.line,
+      "stroke-width": 1.4,
+    },
+    line: {
+      fill: "none",
+      stroke: colour,
+      "stroke-width": lit ? 2 : 1.4,
+      "stroke-dasharray": isFact ? null : "6 5",
+    },
+    tip: { fill: colour },
+    label: { fill: lit ? PAPER.ink : PAPER.faint },
+    strong: { fill: lit ? PAPER.accent : PAPER.faint, "font-weight": 600 },
   };
-}
-
-function attributes({ fill = "none", stroke, width, dash, halo, weight }) {
-  return {
-    fill,
-    stroke: halo ?? stroke,
-    "stroke-width": halo ? 5 : width,
-    "stroke-linejoin": halo ? "round" : null,
-    "paint-order": halo ? "stroke" : null,
-    "stroke-dasharray": dash?.join(" "),
-    "font-weight": weight && weight !== 400 ? weight : null,
-  };
-}
-
-/** The same picture onto a canvas, `scale` times as large. */
-export function drawCanvas(scene, scale = 2) {
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [scene.width * scale, scene.height * scale];
-  const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
-  pen.fillStyle = PAPER.surface;
-  pen.fillRect(0, 0, scene.width, scene.height);
-  pen.textAlign = "center";
-  pen.lineJoin = "round";
-  for (const edge of scene.edges) {
-    stroke(pen, new Path2D(edge.d), looks({ part: "line", edge }));
-    stroke(pen, new Path2D(edge.tip), looks({ part: "tip", edge }));
-    for (const line of labelLines(edge))
-      write(pen, line.text, edge.x, line.y, edge.size, looks({ part: line.strong ? "strong" : "label", edge }));
-  }
-  for (const node of scene.nodes) {
-    const box = new Path2D();
-    box.roundRect(node.x - node.width / 2, node.y - node.height / 2, node.width, node.height, 11);
-    stroke(pen, box, looks({ part: "box", node }));
-    const top = node.y - (node.lines.length * 17) / 2 + 12.7;
-    node.lines.forEach((line, place) =>
-      write(pen, line, node.x, top + 17 * place, 13, { ...looks({ part: "name", node }), weight: node.weight }),
-    );
-  }
-  return canvas;
-}
-
-function stroke(pen, shape, { fill, stroke: colour, width, dash }) {
-  if (fill) {
-    pen.fillStyle = fill;
-    pen.fill(shape);
-  }
-  if (!colour) return;
-  pen.strokeStyle = colour;
-  pen.lineWidth = width;
-  pen.setLineDash(dash ?? []);
-  pen.stroke(shape);
-  pen.setLineDash([]);
-}
-
-function write(pen, text, x, y, size, { fill, halo, weight = 400 }) {
-  pen.font = `${weight} ${size}px ${FONT}`;
-  if (halo) {
-    pen.strokeStyle = halo;
-    pen.lineWidth = 5;
-    pen.strokeText(text, x, y);
-  }
-  pen.fillStyle = fill;
-  pen.fillText(text, x, y);
+  return styles[part];
 }

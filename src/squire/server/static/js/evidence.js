@@ -1,22 +1,24 @@
-// The evidence of an answer: its paths as a drawing, the chosen path as text, its rule, and the sources.
+// The evidence of an answer: a sentence, the paths behind it as a drawing, and why it has its score.
 
 import { gradeBadge } from "./answers.js";
 import { AttentionMap } from "./attention.js";
 import { announce, byId, clear, el, icon } from "./dom.js";
 import { drawSvg } from "./draw.js";
 import { copyLink, fileName, savePng, saveSvg } from "./export.js";
-import { GRADES, percent, plural, rounded, signed } from "./format.js";
-import { goalOf, pathGraph, startOf } from "./path-graph.js";
-import { ruleWords } from "./rule-words.js";
-import { fittingScene } from "./scene.js";
+import { likely, plural, rounded } from "./format.js";
+import { ruleText } from "./rule-words.js";
+import { goalOf, sceneOf, startOf } from "./scene.js";
 import { go } from "./state.js";
+import { trueIn, whyThisScore } from "./why.js";
+
+const UNLIKELY = 0.1; // as in the sentences of the API
 
 export class EvidencePanel {
   constructor({ saveAnswers }) {
     this.node = byId("evidence");
     this.saveAnswers = saveAnswers;
     this.attention = new AttentionMap();
-    this.canvas = el("div", { class: "canvas", id: "drawing" });
+    this.canvas = el("div", { class: "canvas", id: "drawing", tabindex: "0", role: "group", "aria-label": "Drawing" });
     new ResizeObserver(() => this.onResize()).observe(this.canvas);
   }
 
@@ -25,29 +27,32 @@ export class EvidencePanel {
     clear(this.node, el("div", { class: "ghost-panel", "aria-hidden": "true" }));
   }
 
-  /** Shows the evidence of an answer; `view.path` is the index of the chosen path. */
-  show(found, answer, view) {
+  /** Shows the evidence of an answer; `view.path` is the index of the chosen path. `why()`: what is behind it.
+   *  `isFact`: the graph says so, and the answer is what would be said without this fact. */
+  show(found, answer, view, { why, isFact = answer?.is_fact, against = [] } = {}) {
     if (!answer) {
       this.answer = null;
       return clear(this.node);
     }
     const isNew = this.answer !== answer;
-    this.answer = answer;
-    this.found = found;
+    Object.assign(this, { answer, found, why, isFact, against });
     this.paths = [answer.evidence, ...(answer.further ?? [])].filter((path) => path?.edges.length);
     this.chosen = Math.min(view.path, Math.max(this.paths.length - 1, 0));
-    if (isNew) this.build();
+    if (isNew) this.build(this.chosen > 0);
     this.showPath();
     return undefined;
   }
 
-  build() {
+  build(all) {
     const { answer, found } = this;
     const fact = {
       head: found.head ?? answer.entity,
       relation: found.relation,
       tail: found.tail ?? answer.entity,
     };
+    this.fact = fact;
+    this.all = all;
+    this.said = el("p", { class: "sentence" });
     this.tabs = el("div", { class: "path-tabs", role: "group", "aria-label": "Paths" });
     this.detail = el("div", { class: "path-detail" });
     clear(
@@ -71,28 +76,31 @@ export class EvidencePanel {
         el(
           "div",
           { class: "fact-tags" },
-          answer.evidence ? gradeBadge(answer.evidence.grade) : null,
-          answer.is_fact ? null : this.measure(answer),
+          this.isFact ? gradeBadge("fact") : el("span", { class: "quiet" }, likely(answer)),
+          answer.evidence && !answer.is_fact ? gradeBadge(answer.evidence.grade) : null,
         ),
       ),
-      el("p", { class: "basis" }, basisWords(answer)),
-      this.paths.length
+      this.said,
+      this.paths.length && !answer.is_fact
         ? el(
             "figure",
             { class: "drawing" },
-            this.tabs,
             this.canvas,
+            this.tabs,
             el(
               "figcaption",
               { class: "key" },
               el("span", { class: "solid" }, "fact of the graph"),
               el("span", { class: "dashed" }, "inferred, with its probability"),
-              el("span", { class: "hint" }, "Choose a node to look around"),
+              el("span", { class: "hint" }, "Choose a name to look around"),
             ),
           )
         : null,
+      this.against.length
+        ? [el("h3", {}, "Against it"), el("ul", { class: "against" }, this.against.map((one) => el("li", {}, one)))]
+        : null,
+      whyThisScore(answer.sources ?? [], () => this.why(), (name) => this.entity(name)),
       this.detail,
-      this.sources(answer),
       answer.is_fact ? null : this.attention.node,
       this.exports(fact),
     );
@@ -101,17 +109,8 @@ export class EvidencePanel {
   }
 
   entity(name) {
-    return el(
-      "button",
-      { type: "button", class: "entity", title: `Look around ${name}`, onclick: () => go({ around: name }) },
-      name,
-    );
-  }
-
-  measure(answer) {
-    if (answer.confidence === null || answer.confidence === undefined)
-      return el("span", { class: "quiet" }, `score ${rounded(answer.score, 3)}`);
-    return el("span", { class: "quiet" }, `${percent(answer.confidence)} likely`);
+    const look = () => go({ around: name });
+    return el("button", { type: "button", class: "entity", title: `Look around ${name}`, onclick: look }, name);
   }
 
   nextPath() {
@@ -119,15 +118,29 @@ export class EvidencePanel {
   }
 
   choosePath(place) {
+    this.all = true;
     go({ path: place }, { replace: true });
-    this.chosen = place; // an answer that was looked up is not in the address
-    this.showPath();
     announce(`Path ${place + 1} of ${this.paths.length}: ${pathText(this.paths[place])}`);
   }
 
   showPath() {
     if (!this.paths.length) return;
-    const one = (path, place) =>
+    clear(this.said, this.sentence());
+    if (this.answer.is_fact) return;
+    const hadFocus = this.tabs.contains(document.activeElement);
+    clear(this.tabs, this.picks());
+    if (hadFocus) this.tabs.querySelector("[aria-pressed=true]")?.focus();
+    this.draw();
+    clear(this.detail, this.pathWords(this.paths[this.chosen]));
+  }
+
+  /** The best path first; the others on request. */
+  picks() {
+    const more = this.paths.length - 1;
+    if (!more) return [];
+    if (!this.all)
+      return el("button", { type: "button", class: "path-tab", id: "more-paths", onclick: () => this.showAll() }, `+ ${more} more`);
+    return this.paths.map((path, place) =>
       el(
         "button",
         {
@@ -138,13 +151,43 @@ export class EvidencePanel {
         },
         `Path ${place + 1}`,
         el("i", { class: path.grade, "aria-hidden": "true" }),
-        el("span", { class: "unseen" }, path.grade),
-      );
-    const hadFocus = this.tabs.contains(document.activeElement);
-    clear(this.tabs, this.paths.length > 1 ? this.paths.map(one) : []);
-    if (hadFocus) this.tabs.children[this.chosen]?.focus();
-    this.draw();
-    clear(this.detail, ...this.pathWords(this.paths[this.chosen]));
+      ),
+    );
+  }
+
+  showAll() {
+    this.all = true;
+    this.showPath();
+    this.tabs.querySelector("[aria-pressed=true]")?.focus();
+  }
+
+  /** The answer in plain words; each part lights up the step that it tells of. */
+  sentence() {
+    const { answer, isFact } = this;
+    const path = this.paths[this.chosen];
+    const parts = [];
+    if (answer.is_fact) return `${answer.claim}, says the graph.`;
+    const unlikely = answer.confidence !== null && answer.confidence < UNLIKELY;
+    if (isFact) {
+      const less = unlikely ? "only " : "";
+      parts.push(`The graph says so. Without this fact it would be ${less}${likely(answer)}`);
+    } else parts.push(answer.claim);
+    if (path.grade === "asserted")
+      return [...parts, answer.basis ? `, by ${answer.basis}.` : ", says the model, without a path."];
+    parts.push(unlikely ? ", although " : ": ");
+    const light = (step, is) => () => this.light(step, is);
+    path.clauses.forEach((clause, step) => {
+      const [, before, words] = /^((?:, (?:and )?)?)(.*)$/s.exec(clause);
+      const on = { onmouseenter: light(step, true), onmouseleave: light(step, false) };
+      const focus = { onfocus: light(step, true), onblur: light(step, false), tabindex: "0" };
+      parts.push(before, el("span", { class: "clause", "data-step": step, ...on, ...focus }, words, el("sup", {}, `${step + 1}`)));
+    });
+    return [...parts, "."];
+  }
+
+  light(step, is) {
+    for (const edge of this.canvas.querySelectorAll(`.edge.lit[data-step="${step}"]`)) edge.classList.toggle("hot", is);
+    this.canvas.classList.toggle("dimmed", is);
   }
 
   draw() {
@@ -152,55 +195,36 @@ export class EvidencePanel {
     const ends = `from ${startOf(best)} to ${goalOf(best.edges.at(-1))}`;
     const caption = `${plural(this.paths.length, "path")} ${ends}. ${this.paths.map(pathText).join(". ")}`;
     this.room = this.canvas.clientWidth;
-    this.scene = fittingScene(pathGraph(this.paths), this.room, { chosen: this.chosen, caption });
+    this.scene = sceneOf(this.paths, this.room - 16, { chosen: this.chosen, all: this.all, caption });
     const focused = this.canvas.contains(document.activeElement)
       ? document.activeElement.getAttribute("aria-label")
       : null;
     clear(this.canvas, drawSvg(this.scene, { onNode: (name) => go({ around: name }) }));
     if (focused) this.canvas.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
-    if (this.scene.upright) this.canvas.scrollLeft = this.scene.middle - this.room / 2; // the best path first
   }
 
   onResize() {
-    if (this.answer && this.paths.length && this.canvas.clientWidth !== this.room) this.draw();
+    const drawn = this.answer && this.paths.length && !this.answer.is_fact;
+    if (drawn && this.canvas.clientWidth !== this.room) this.draw();
   }
 
   pathWords(path) {
-    if (this.answer.is_fact) return [];
+    if (path.grade === "asserted") return [];
     const more = this.answer.paths - this.paths.length;
     const place = this.paths.length > 1 ? `Path ${this.chosen + 1} of ${this.paths.length}` : "The path";
-    return [
-      el(
-        "h3",
-        {},
-        `${place} `,
-        el(
-          "span",
-          { class: "quiet" },
-          [
-            path.probability === null ? "" : `probability ${rounded(path.probability, 3)}`,
-            more > 0 ? `${plural(more, "more path leads", "more paths lead")} here` : "",
-          ]
-            .filter(Boolean)
-            .join(" · "),
-        ),
-      ),
-      el(
-        "ol",
-        { class: "steps", "aria-label": "Steps of the path" },
-        path.edges.map((edge) => this.step(edge)),
-      ),
-      el("h3", {}, "The rule it follows"),
-      path.rule
-        ? ruleWords(path.rule)
-        : el(
-            "p",
-            { class: "quiet" },
-            path.grade === "asserted"
-              ? "None: the model asserts the fact without a path."
-              : "No mined rule has this form; the model found the path itself.",
-          ),
+    const figures = [
+      path.probability === null ? "" : `path probability ${rounded(path.probability, 3)}, by the model alone`,
+      more > 0 ? `${plural(more, "more path leads", "more paths lead")} here` : "",
     ];
+    return el(
+      "details",
+      { class: "path-words" },
+      el("summary", {}, `${place}, step by step`),
+      el("ol", { class: "steps", "aria-label": "Steps of the path" }, path.edges.map((edge) => this.step(edge))),
+      path.rule ? [ruleText(path.rule), el("p", { class: "quiet" }, trueIn(path.rule))] : null,
+      path.rule ? null : el("p", { class: "quiet" }, "No mined rule has this form; the model found the path itself."),
+      el("p", { class: "quiet" }, figures.filter(Boolean).join(" · ")),
+    );
   }
 
   step(edge) {
@@ -214,67 +238,42 @@ export class EvidencePanel {
     );
   }
 
-  sources(answer) {
-    const found = answer.sources ?? [];
-    if (!found.length) return null;
-    const most = Math.max(...found.map((one) => Math.abs(one.contribution)), Number.MIN_VALUE);
-    const row = (one) => {
-      const fill = el("span", { class: "fill" });
-      fill.style.width = `${(50 * Math.abs(one.contribution)) / most}%`;
-      return el(
-        "div",
-        { class: one.contribution < 0 ? "source against" : "source" },
-        el("dt", {}, one.name),
-        el(
-          "dd",
-          {},
-          el("span", { class: "signed-bar", "aria-hidden": "true" }, fill),
-          el("span", { class: "value" }, signed(one.contribution)),
-        ),
-      );
-    };
-    return el(
-      "section",
-      { class: "sources" },
-      el("h3", {}, "Evidence for and against"),
-      el("dl", {}, found.map(row)),
-      el(
-        "p",
-        { class: "quiet" },
-        "Bars to the right make the answer more likely, bars to the left less likely. They are shares of the log " +
-          "odds against the other candidates.",
-      ),
-    );
-  }
-
   exports(fact) {
     const button = (words, sign, action) =>
       el("button", { type: "button", class: "plain", onclick: action }, icon(sign), words);
     const name = fileName(fact);
+    const drawn = this.paths.length && !this.answer.is_fact;
     return el(
       "footer",
       { class: "exports", role: "group", "aria-label": "Export" },
       button("Copy link", "link", copyLink),
       button("Answers as JSON", "save", this.saveAnswers),
-      this.paths.length ? button("Drawing as SVG", "save", () => saveSvg(this.scene, name)) : null,
-      this.paths.length ? button("as PNG", "save", () => savePng(this.scene, name)) : null,
-      el("p", { class: "quiet origin" }, originWords(this.found.origin)),
+      drawn ? button("Drawing as SVG", "save", () => saveSvg(this.scene, name, this.about())) : null,
+      drawn ? button("as PNG", "save", () => savePng(this.scene, name, this.about())) : null,
+      el(
+        "details",
+        { class: "origin" },
+        el("summary", {}, "How this was computed"),
+        el("p", { class: "quiet" }, originWords(this.found.origin)),
+      ),
     );
+  }
+
+  /** What an exported picture says besides the paths. */
+  about() {
+    const { head, tail } = this.found;
+    const { fact, answer, found, isFact } = this;
+    return {
+      title: `${head ?? "?"} · ${fact.relation} · ${tail ?? "?"}`,
+      subtitle: `${answer.entity}: ${isFact ? "in the graph; without this fact, " : ""}${likely(answer)}`,
+      source: `${found.origin.graph} · squire ${found.origin.version}`,
+    };
   }
 
   toList() {
     byId("answers").scrollIntoView({ block: "start" });
-    byId("answers").querySelector("[aria-selected=true]")?.focus({ preventScroll: true });
+    byId("answers").querySelector("[aria-selected=true], [aria-pressed=true]")?.focus({ preventScroll: true });
   }
-}
-
-function basisWords(answer) {
-  const parts = [];
-  if (answer.basis) parts.push(`Based on ${answer.basis}.`);
-  if (answer.evidence) parts.push(GRADES[answer.evidence.grade]);
-  if (answer.confidence == null && answer.asserted > 0.5 && answer.evidence?.grade !== "asserted")
-    parts.push(`But ${percent(answer.asserted)} of its score is the bare assertion, without a path.`);
-  return parts.join(" ");
 }
 
 /** `Chechen – language family → …`, for screen readers. */

@@ -1,19 +1,28 @@
 // Exports: the answers, the drawing, the link.
 
 import { announce, byId, el } from "./dom.js";
-import { drawCanvas, drawSvg } from "./draw.js";
+import { drawSvg } from "./draw.js";
 
 export function saveAnswers(found) {
   save(new Blob([`${JSON.stringify(found, null, 1)}\n`], { type: "application/json" }), `${fileName(found)}.json`);
 }
 
-export function saveSvg(scene, name) {
-  const text = new XMLSerializer().serializeToString(drawSvg(scene, { standalone: true }));
-  save(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
-}
+const svgFile = (scene, about) =>
+  new Blob([new XMLSerializer().serializeToString(drawSvg(scene, { about }))], { type: "image/svg+xml" });
 
-export function savePng(scene, name) {
-  drawCanvas(scene).toBlob((blob) => save(blob, `${name}.png`), "image/png");
+/** `about`: {title, subtitle, source}, which the picture says as well. */
+export const saveSvg = (scene, name, about) => save(svgFile(scene, about), `${name}.svg`);
+
+/** The same picture with twice as many pixels. */
+export async function savePng(scene, name, about) {
+  const address = URL.createObjectURL(svgFile(scene, about));
+  const image = new Image();
+  image.src = address;
+  await image.decode();
+  URL.revokeObjectURL(address);
+  const canvas = el("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((blob) => save(blob, `${name}.png`), "image/png");
 }
 
 /** A name that is valid on every file system. */

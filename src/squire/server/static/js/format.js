@@ -25,9 +25,14 @@ export const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).to
 /** Metrics without the leading zero: `.720` */
 export const metric = (value) => (value >= 1 ? value.toFixed(3) : value.toFixed(3).slice(1));
 
+/** `83 % likely`; without a confidence, the score. */
+export const likely = ({ confidence, score }) =>
+  confidence === null || confidence === undefined ? `score ${rounded(score, 3)}` : `${percent(confidence)} likely`;
+
+/** What supports an answer: a name and a sentence for each grade of evidence. */
 export const GRADES = {
-  fact: "It is a fact of the graph.",
-  grounded: "Every step of the path is a fact of the graph.",
-  completed: "Some steps are facts, others are inferred by the model.",
-  asserted: "The model asserts the fact itself, without a path.",
+  fact: ["in the graph", "It is a fact of the graph."],
+  grounded: ["by facts", "Every step of the path is a fact of the graph."],
+  completed: ["partly inferred", "Some steps are facts, others are inferred by the model."],
+  asserted: ["no path", "The model claims it without a path."],
 };

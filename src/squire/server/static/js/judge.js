@@ -4,8 +4,7 @@
 import * as api from "./api.js";
 import { announce, clear, el, figuresTable, icon, isTyping } from "./dom.js";
 import { drawSvg } from "./draw.js";
-import { pathGraph } from "./path-graph.js";
-import { fittingScene } from "./scene.js";
+import { sceneOf } from "./scene.js";
 import { current } from "./state.js";
 import { trouble } from "./trouble.js";
 
@@ -36,8 +35,6 @@ export class Judge {
       value: name,
       autocomplete: "off",
       spellcheck: "false",
-      pattern: "[\\p{L}\\p{N}_][\\p{L}\\p{N}_ .\\-]*",
-      title: "Letters, digits, spaces, dots and dashes",
     });
     const form = el(
       "form",
@@ -146,7 +143,7 @@ export class Judge {
       this.said,
     );
     const how = { blind: true, caption: inWords(task.evidence) };
-    picture.append(drawSvg(fittingScene(pathGraph([task.evidence]), picture.clientWidth, how)));
+    picture.append(drawSvg(sceneOf([task.evidence], picture.clientWidth - 16, how)));
     this.body.querySelector("h1").focus({ preventScroll: true });
     announce(`${judged + 1} of ${total}. ${head} ${relation} ${tail}. ${inWords(task.evidence)}`);
   }

@@ -12,14 +12,14 @@ import { Judge } from "./judge.js";
 import { onKeys } from "./keys.js";
 import { showQuality } from "./quality.js";
 import { Seek } from "./seek.js";
-import { QUESTION, changed, current, go, subscribe } from "./state.js";
+import { QUESTION, changed, current, go, question, subscribe } from "./state.js";
 import { trouble } from "./trouble.js";
 import { themeSwitch } from "./theme-switch.js";
 
 class Page {
   constructor() {
-    this.ask = new Ask();
-    this.seek = new Seek((name, check) => this.showSought(name, check));
+    this.ask = new Ask({ chosen: () => this.found && this.evidence.answer?.entity });
+    this.seek = new Seek((name) => this.choose(name));
     this.list = new AnswerList({
       onChoose: (entity, byHand) => this.choose(entity, byHand),
       onEnter: () => this.toEvidence(),
@@ -52,7 +52,7 @@ class Page {
     try {
       this.models = await api.models();
     } catch (error) {
-      return trouble(byId("trouble"), error);
+      return trouble(byId("trouble"), error, { onRetry: () => this.start() });
     }
     const picker = byId("model");
     clear(
@@ -62,7 +62,15 @@ class Page {
     picker.hidden = this.models.length < 2;
     byId("model-name").hidden = this.models.length > 1;
     subscribe((now) => this.render(now));
+    if (!location.hash) await this.begin();
     return this.render(current());
+  }
+
+  /** The first thing that a visitor sees is a question that is answered already. */
+  async begin() {
+    const model = this.usual();
+    const [first] = (await this.load(model))?.examples ?? [];
+    if (first?.answer) go({ ...question(first.head, first.relation, ""), model }, { replace: true });
   }
 
   onView(event, view) {
@@ -111,7 +119,7 @@ class Page {
       this.cards.delete(model);
       byId("found").hidden = true;
       byId("ask-view").hidden = false; // where errors are shown
-      trouble(byId("trouble"), error);
+      trouble(byId("trouble"), error, { onRetry: () => this.render(current()) });
       return null;
     }
   }
@@ -138,12 +146,15 @@ class Page {
 
   async answer(view) {
     this.waiting?.abort();
+    const before = this.found; // stays if the service is away
     this.shown = view;
     this.found = null;
+    this.checks = new Map();
     clear(byId("trouble"));
     const asked = view.relation && (view.head || view.tail);
     byId("found").hidden = !asked;
     byId("ask-view").classList.toggle("empty", !asked);
+    document.querySelector(".hero").classList.toggle("unseen", Boolean(asked));
     if (!asked) return;
     this.waiting = new AbortController();
     const { signal } = this.waiting;
@@ -156,15 +167,21 @@ class Page {
       const found = await api.answer(view.model, this.body(view), signal);
       if (signal.aborted) return;
       this.found = found;
+      this.hint(view, signal);
       this.list.show(found, (performance.now() - began) / 1000);
       announce(inWords(found));
-      this.showChosen(current());
+      await this.showChosen(current());
       if (this.ask.isDone(view)) this.list.focus();
+      if (view.answer && isNarrow()) this.toEvidence(); // a link to an answer shows what supports it
     } catch (error) {
       if (api.wasCancelled(error)) return;
-      byId("found").hidden = true;
       this.shown = null; // the same question may be asked again
-      trouble(byId("trouble"), error, (name) => this.instead(name, view, /^unknown relation/.test(error.message)));
+      if (before && error.code !== "unknown_name") this.restore(before);
+      else byId("found").hidden = true;
+      trouble(byId("trouble"), error, {
+        onName: (name) => this.instead(name, view, /^unknown relation/.test(error.message)),
+        onRetry: () => this.render(current()),
+      });
     } finally {
       if (!signal.aborted) this.busy(false);
     }
@@ -193,21 +210,72 @@ class Page {
     byId("found").setAttribute("aria-busy", String(is));
   }
 
-  showChosen(view) {
-    if (!this.found) return;
-    const chosen = this.list.select(view.answer);
-    this.evidence.show(this.found, chosen, view);
+  /** The answers of before, below the error. */
+  restore(found) {
+    this.found = found;
+    this.list.show(found, 0);
+    this.showChosen({ ...current(), answer: "" });
   }
 
-  showSought(name, check) {
-    if (this.found.answers.some((one) => one.entity === name)) return this.choose(name);
-    return this.evidence.show({ ...check, tail: null }, check.answer, { ...current(), path: 0 }); // asks for the tail
+  /** Says so where entities of this kind rarely have the relation. */
+  async hint({ model, head, relation, tail }, signal) {
+    this.list.hint.hidden = true;
+    try {
+      const { matches } = await api.relations(model, { q: relation, head, tail, limit: 5 }, signal);
+      const own = matches.find((one) => one.name === relation);
+      this.list.hint.hidden = !own || own.fits;
+      this.list.hint.textContent = `Entities like ${head || tail} rarely have “${relation}”, so answers may make little sense.`;
+    } catch {
+      // no hint then
+    }
+  }
+
+  /** The check of an answer to the current question, or what is behind it, fetched once. */
+  about(call, entity) {
+    const { model, head, relation, tail, reverse } = current();
+    const fact = reverse ? { head: entity, relation, tail } : { head, relation, tail: entity };
+    const key = `${call.name} ${entity}`;
+    if (!this.checks.has(key)) {
+      const found = call(model, fact);
+      this.checks.set(key, found);
+      found.catch(() => this.checks.delete(key));
+    }
+    return this.checks.get(key);
+  }
+
+  /** A candidate has its evidence; a fact, or any other entity, is judged first: as if it were not in the graph. */
+  async showChosen(view) {
+    const { found } = this;
+    if (!found) return;
+    const { fused } = this.card;
+    const chosen = this.list.select(view.answer, fused);
+    const entity = chosen?.entity ?? view.answer;
+    if (chosen) this.seek.reset();
+    if (chosen && (!chosen.is_fact || !fused))
+      return this.evidence.show(found, chosen, view, { why: () => this.about(api.why, entity) });
+    if (!fused || !entity) return this.evidence.show(found, this.list.select("", false), view);
+    try {
+      const check = await this.about(api.check, entity);
+      if (this.found !== found || (current().answer && current().answer !== entity)) return;
+      if (!chosen) this.seek.show(check);
+      const why = () => this.about(api.why, entity);
+      const judged = { why, isFact: check.is_fact, against: check.is_fact ? [] : check.against };
+      this.evidence.show(found, this.judged(check), view, judged);
+    } catch (error) {
+      if (chosen) this.evidence.show(found, chosen, view);
+      else this.seek.failed(error);
+    }
+  }
+
+  /** The answer of a check, under the name that the question asks for; always the same object. */
+  judged(check) {
+    check.shown ??= { ...check.answer, entity: current().reverse ? check.head : check.tail };
+    return check.shown;
   }
 
   choose(entity, byHand = false) {
     go({ answer: entity, path: 0 }, { replace: true });
-    const narrow = matchMedia("(max-width: 60rem)").matches;
-    if (byHand && narrow) this.toEvidence();
+    if (byHand && isNarrow()) this.toEvidence();
   }
 
   toEvidence() {
@@ -223,6 +291,8 @@ function inWords({ facts, answers }) {
   if (!answers.length) return `${known}No new answer.`;
   return `${known}${plural(answers.length, "new answer")}; first: ${answers[0].entity}`;
 }
+
+const isNarrow = () => matchMedia("(max-width: 60rem)").matches;
 
 const BLANK = { head: "", relation: "", tail: "", reverse: false, answer: "", path: 0, around: "" };
 

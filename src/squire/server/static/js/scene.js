@@ -1,16 +1,33 @@
-// Lays out a graph of paths in pixels, so that page, SVG file and canvas draw the same shapes and texts.
+// Lays out the paths to an answer in pixels, so that page and SVG file draw the same shapes and texts.
+//
+// Every path is a row between the question's entity on the left and the answer on the right. The best is the first
+// row; further rows are below it and leave it where it is. They are joined to the two ends from below, the lowest
+// row at the outermost port, so no line crosses another, and labels are above their line. Where a row is too wide,
+// the chosen path is drawn downward, with its labels beside the line.
+
+import { shown } from "./dom.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
-const NAME = { size: 13, line: 17 };
-const LABEL = { size: 11.5, line: 15 };
+export const NAME = { size: 13, line: 17 };
+export const LABEL = { size: 12, line: 15 };
 const PAD = 12;
-const BEND = 22; // along the path, for an edge to change lanes
 const MARGIN = 10;
-const WIDEST = { name: 118, label: 96 };
+const GAP = 18; // beside a label, with the arrowhead
+const APART = 20; // between rows
+// Of names and labels in pixels: as wide as there is room for.
+const WIDTHS = [
+  { name: 128, label: 112 },
+  { name: 112, label: 88 },
+  { name: 92, label: 74 },
+];
+const [PORT, PORTS, ROUND] = [14, 12, 9]; // the first port from the corner, their distance, the radius of a bend
 
 const BREAKS = /^.\s|^[\s_/.:#-]|^\p{Ll}\p{Lu}/u;
 
 const pen = document.createElement("canvas").getContext("2d");
+
+export const startOf = (path) => (path.edges[0].backwards ? path.edges[0].tail : path.edges[0].head);
+export const goalOf = (edge) => (edge.backwards ? edge.head : edge.tail);
 
 export function widthOf(text, size, weight = 400) {
   pen.font = `${weight} ${size}px ${FONT}`;
@@ -44,157 +61,128 @@ function shorten(text, size, widest, weight) {
   return `${letters.join("").trimEnd()}…`;
 }
 
-const SMALLEST = 0.84; // smallest scale; a wider drawing is laid out downward instead
-
-/** Left to right if there is space, else downward. */
-export function fittingScene(graph, room, how) {
-  const across = sceneOf(graph, how);
-  const scene = across.width * SMALLEST <= room - 2 * MARGIN ? across : sceneOf(graph, { ...how, upright: true });
-  return { ...scene, scale: Math.min(1, Math.max(SMALLEST, (room - 2 * MARGIN) / scene.width)) };
+/** `[Evidence]`, best first -> a scene. `all`: every path, or the chosen one alone. `blind`, for judging: all edges
+ *  look alike, and no probabilities are shown. */
+export function sceneOf(paths, room, { chosen = 0, all = false, blind = false, caption } = {}) {
+  for (const widest of WIDTHS) {
+    const rows = paths.map((path, number) => measured(path, number === chosen, blind, widest));
+    const [start, goal] = [rows[0].nodes[0], rows[0].nodes.at(-1)];
+    const inner = Math.max(...rows.map((row) => row.width));
+    const width = start.width + inner + goal.width + 2 * MARGIN;
+    if (width <= room) return { ...across(all ? rows : rows.slice(0, 1), inner, width), caption };
+  }
+  return { ...downward(measured(paths[chosen], true, blind, WIDTHS[0])), caption };
 }
 
-/** `blind`, for judging: all edges look alike, and no probabilities are shown. */
-export function sceneOf(graph, { upright = false, chosen = 0, blind = false, caption } = {}) {
-  const nodes = graph.nodes.map((node) => sized(node));
-  const edges = graph.edges.map((edge) => labelled(edge, blind));
-  const place = upright ? columnsDown(graph, nodes, edges) : columnsAcross(graph, nodes, edges);
-  const at = (along, across) => (upright ? [across, along] : [along, across]);
-  const lit = (thing) => thing.paths.has(chosen);
-  const boxes = new Map(
-    nodes.map((node) => [node.key, { ...node, along: place.layer(node.layer), across: place.lane(node.lane) }]),
-  );
-  const drawnEdges = edges
-    .map((edge) => drawEdge(edge, boxes, place, at, upright, lit(edge)))
-    .sort((a, b) => Number(a.lit) - Number(b.lit)); // the chosen path on top
-  const drawnNodes = [...boxes.values()].map((box) => {
-    const [x, y] = at(box.along, box.across);
-    return { ...box, x, y, lit: lit(box) };
+/** A path with the sizes of its boxes and labels. */
+function measured(path, lit, blind, widest) {
+  const names = [startOf(path), ...path.edges.map(goalOf)];
+  const nodes = names.map((name, place) => {
+    const kind = place === 0 ? "start" : place === path.edges.length ? "goal" : "between";
+    const weight = kind === "between" ? 500 : 600;
+    const lines = wrap(brief(shown(name)), NAME.size, widest.name, weight, 3);
+    const wide = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 48) + 2 * PAD;
+    return { name, kind, lines, weight, lit, width: Math.ceil(wide), height: lines.length * NAME.line + 16 };
   });
-  return {
-    width: place.width,
-    height: place.height,
-    middle: place.lane(0),
-    edges: drawnEdges,
-    nodes: drawnNodes,
-    caption,
-    upright,
-  };
-}
-
-function sized(node) {
-  const weight = node.kind === "between" ? 500 : 600;
-  const lines = wrap(brief(node.name), NAME.size, WIDEST.name, weight, 3);
-  const width = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 24) + 2 * PAD;
-  return { ...node, lines, weight, width: Math.ceil(width), height: lines.length * NAME.line + 16 };
-}
-
-function labelled(edge, blind) {
-  const isFact = blind || edge.is_fact;
-  const lines = wrap(brief(edge.relation), LABEL.size, WIDEST.label);
-  const probability = isFact ? "" : edge.probability < 0.005 ? "<0.01" : edge.probability.toFixed(2);
-  const width = Math.max(...lines.map((line) => widthOf(line, LABEL.size)), widthOf(probability, LABEL.size, 600));
-  return { ...edge, is_fact: isFact, lines, probability, labelWidth: width };
-}
-
-function columnsAcross(graph, nodes, edges) {
-  const wide = layerSizes(graph, nodes, "width");
-  const gaps = gapSizes(graph, edges, (edge) => edge.labelWidth + bends(edge) * BEND + 44, 84);
-  const tall = Math.max(...nodes.map((node) => node.height), 40) + 34;
-  return spots(graph, wide, gaps, tall, false);
-}
-
-function columnsDown(graph, nodes, edges) {
-  const high = layerSizes(graph, nodes, "height");
-  const gaps = gapSizes(
-    graph,
-    edges,
-    (edge) =>
-      edge.lines.length * LABEL.line +
-      (edge.probability ? LABEL.line : 0) +
-      bends(edge) * BEND +
-      36 +
-      2 * aloof(edge),
-    72,
-  );
-  const aside = Math.max(...nodes.map((node) => node.width), ...edges.map((edge) => edge.labelWidth + 16)) + 14;
-  return spots(graph, high, gaps, aside, true);
-}
-
-/** Downward, the label of an edge between two lanes is a little lower, so as not to touch its neighbours. */
-const aloof = (edge) => (Number.isInteger(edge.run) ? 0 : 24);
-
-/** The number of lane changes of an edge. */
-const bends = (edge) => Number(edge.run !== edge.from.lane) + Number(edge.run !== edge.to.lane);
-
-const layerSizes = (graph, nodes, side) =>
-  Array.from({ length: graph.layers + 1 }, (_, layer) =>
-    Math.max(0, ...nodes.filter((node) => node.layer === layer).map((node) => node[side])),
-  );
-
-const gapSizes = (graph, edges, need, least) =>
-  Array.from({ length: graph.layers }, (_, gap) =>
-    Math.max(least, ...edges.filter((edge) => edge.from.layer === gap).map(need)),
-  );
-
-function spots(graph, sizes, gaps, step, upright) {
-  const begins = [];
-  const bow = graph.edges.some((edge) => edge.far < 1) ? 40 : 0; // beyond the last node
-  let along = MARGIN;
-  sizes.forEach((size, layer) => {
-    begins.push(along);
-    along += size + (gaps[layer] ?? 0);
+  const edges = path.edges.map((edge, step) => {
+    const isFact = blind || edge.is_fact;
+    const text = `${lit && !blind ? NUMBERS[step] : ""}${brief(shown(edge.relation))}`;
+    const lines = wrap(text, LABEL.size, widest.label, 400, 3);
+    const probability = isFact ? "" : edge.probability < 0.005 ? "<0.01" : edge.probability.toFixed(2);
+    const wide = Math.max(...[...lines, probability].map((line) => widthOf(line, LABEL.size, 600)));
+    return { ...edge, text, step, is_fact: isFact, lines, probability, lit, labelWidth: Math.ceil(wide) };
   });
-  const [low, high] = graph.lanes;
-  const total = [along + MARGIN + bow, (high - low) * step + step + (upright ? 2 : 4)];
-  return {
-    layer: (layer) => begins[layer] + sizes[layer] / 2,
-    gap: (layer) => [begins[layer] + sizes[layer], begins[layer + 1] ?? along],
-    lane: (lane) => (lane - low) * step + step / 2 + 2,
-    width: Math.ceil(upright ? total[1] : total[0]),
-    height: Math.ceil(upright ? total[0] : total[1]),
-  };
+  const between = nodes.slice(1, -1).reduce((sum, node) => sum + node.width, 0);
+  const gaps = edges.reduce((sum, edge) => sum + edge.labelWidth + 2 * GAP, 0);
+  return { nodes, edges, width: between + gaps };
 }
 
-function drawEdge(edge, boxes, place, at, upright, lit) {
-  const [a, b] = [boxes.get(edge.from.key), boxes.get(edge.to.key)];
-  const half = (box) => (upright ? box.height : box.width) / 2;
-  const shape =
-    edge.far > 0 ? forward(edge, a, b, half, place, at, upright ? aloof(edge) : 0) : aside(edge, a, b, half, at);
-  return { ...edge, ...shape, lit, lineHeight: LABEL.line, size: LABEL.size };
+/** What a row takes above and below its line. */
+function heights({ nodes, edges }) {
+  const boxes = nodes.map((node) => node.height / 2);
+  const up = Math.max(...boxes, ...edges.map((edge) => edge.lines.length * LABEL.line + 8));
+  return { up, down: Math.max(...boxes, ...edges.map((edge) => (edge.probability ? 22 : 0))) };
 }
 
-/** From a node to one of a later layer: bend to the edge's lane, run there, bend to the other node. */
-function forward(edge, a, b, half, place, at, lower) {
-  const run = place.lane(edge.run);
-  const [begin, end] = [a.along + half(a), b.along - half(b)];
-  const first = place.gap(edge.from.layer)[0];
-  const last = place.gap(edge.to.layer - 1)[1];
-  const curve = [`M${at(begin, a.across).map(short)}`];
-  const bend = (from, to, fromAcross, toAcross) => {
-    const middle = (from + to) / 2;
-    curve.push(`C${[...at(middle, fromAcross), ...at(middle, toAcross), ...at(to, toAcross)].map(short)}`);
-  };
-  if (run !== a.across)
-    (curve.push(`L${at(first, a.across).map(short)}`), bend(first, first + BEND, a.across, run));
-  const lastRun = run !== b.across ? last - BEND : end;
-  curve.push(`L${at(lastRun, run).map(short)}`);
-  if (run !== b.across) (bend(last - BEND, last, run, b.across), curve.push(`L${at(end, b.across).map(short)}`));
-  const spot = (run === a.across ? first : first + BEND) + (run === b.across ? last : last - BEND);
-  const [x, y] = at(spot / 2 + lower + (edge.backwards ? 3 : -3), run);
-  const tip = edge.backwards ? { at: at(begin, a.across), to: -1 } : { at: at(end, b.across), to: 1 };
-  return { d: curve.join(""), x, y, tip: arrow(tip.at, at(tip.to, 0)) };
+/** Labels may have more room by now. */
+function relaxed(row, slack) {
+  const widest = (edge) => edge.labelWidth + slack + 1;
+  const edges = row.edges.map((edge) => ({ ...edge, lines: wrap(edge.text, LABEL.size, widest(edge), 400, 3) }));
+  return { ...row, edges, slack, ...heights({ ...row, edges }) };
 }
 
-/** Backwards, or from a node to itself: a simple arc beside both nodes. Rare. */
-function aside(edge, a, b, half, at) {
-  const [from, to] = a === b ? [a.across - 14, a.across + 14] : [a.across, b.across];
-  const [begin, end] = [a.along + half(a), b.along + half(b)];
-  const over = Math.max(begin, end) + 34;
-  const points = [...at(over, from), ...at(over, to), ...at(end, to)];
-  const [x, y] = at(over - 6, (from + to) / 2);
-  const tip = edge.backwards ? at(begin, from) : at(end, to);
-  return { d: `M${at(begin, from).map(short)}C${points.map(short)}`, x, y, tip: arrow(tip, at(-1, 0)) };
+const NUMBERS = ["① ", "② ", "③ ", "④ ", "⑤ ", "⑥ ", "⑦ ", "⑧ "];
+
+function across(rows, inner, width) {
+  const [start, goal] = [rows[0].nodes[0], rows[0].nodes.at(-1)];
+  const left = MARGIN + start.width;
+  const right = left + inner;
+  const nodes = [];
+  const edges = [];
+  let y = MARGIN;
+  const spread = rows.map((row) => relaxed(row, (inner - row.width) / row.edges.length));
+  spread.forEach((row, place) => {
+    y += row.up;
+    let x = left;
+    row.edges.forEach((edge, step) => {
+      const gap = edge.labelWidth + 2 * GAP + row.slack;
+      const label = { x: x + gap / 2, y: y - 6, below: y + 16 };
+      const ends = [x, x + gap];
+      const last = step === row.edges.length - 1;
+      // The lowest row has the outermost port.
+      const port = PORT + (rows.length - 1 - place) * PORTS;
+      const from = place && step === 0 ? [MARGIN + port, nodes[0].y + start.height / 2] : null;
+      const to = place && last ? [right + goal.width - port, nodes[0].y + goal.height / 2] : null;
+      edges.push({ ...edge, ...label, row: place, ...route(ends, y, from, to, edge.backwards) });
+      x += gap;
+      if (last) return;
+      const node = row.nodes[step + 1];
+      nodes.push({ ...node, x: x + node.width / 2, y });
+      x += node.width;
+    });
+    if (!place) {
+      nodes.unshift({ ...start, lit: true, x: MARGIN + start.width / 2, y });
+      nodes.push({ ...goal, lit: true, x: right + goal.width / 2, y });
+    }
+    y += row.down + APART;
+  });
+  return { width, height: Math.ceil(y - APART + MARGIN), nodes, edges: litLast(edges), upright: false };
 }
+
+/** A line from left to right; to and from the ports of lower rows with a rounded corner. */
+function route([left, right], y, from, to, backwards) {
+  const begin = from ? `M${from}L${from[0]},${y - ROUND}Q${from[0]},${y} ${from[0] + ROUND},${y}` : `M${left},${y}`;
+  const end = to ? `L${to[0] - ROUND},${y}Q${to[0]},${y} ${to[0]},${y - ROUND}L${to}` : `L${right},${y}`;
+  const tip = backwards
+    ? arrow(from ?? [left, y], from ? [0, -1] : [-1, 0])
+    : arrow(to ?? [right, y], to ? [0, -1] : [1, 0]);
+  return { d: begin + end, tip };
+}
+
+function downward(row) {
+  const widest = Math.max(...row.nodes.map((node) => node.width), ...row.edges.map((edge) => 2 * (edge.labelWidth + 14)));
+  const x = MARGIN + widest / 2;
+  const nodes = [];
+  const edges = [];
+  let y = MARGIN;
+  row.nodes.forEach((node, place) => {
+    nodes.push({ ...node, x, y: y + node.height / 2 });
+    y += node.height;
+    const edge = row.edges[place];
+    if (!edge) return;
+    const texts = edge.lines.length + (edge.probability ? 1 : 0);
+    const gap = texts * LABEL.line + 26;
+    const top = y + (gap - texts * LABEL.line) / 2;
+    const label = { x: x + 10 + edge.labelWidth / 2, y: top + edge.lines.length * LABEL.line - 4 };
+    const tip = edge.backwards ? arrow([x, y], [0, -1]) : arrow([x, y + gap], [0, 1]);
+    edges.push({ ...edge, ...label, below: label.y + LABEL.line, row: 0, d: `M${x},${y}L${x},${y + gap}`, tip });
+    y += gap;
+  });
+  return { width: Math.ceil(widest + 2 * MARGIN), height: Math.ceil(y + MARGIN), nodes, edges, upright: true };
+}
+
+/** The chosen path on top. */
+const litLast = (edges) => edges.sort((one, other) => Number(one.lit) - Number(other.lit));
 
 const short = (number) => Math.round(number * 10) / 10;
 

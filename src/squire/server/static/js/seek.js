@@ -7,7 +7,7 @@ import { count, percent, plural } from "./format.js";
 import { current } from "./state.js";
 
 export class Seek {
-  /** onFound(name, check): shows the evidence for the answer. */
+  /** onFound(name): an answer to check. */
   constructor(onFound) {
     this.onFound = onFound;
     this.box = new Combobox({
@@ -22,7 +22,6 @@ export class Seek {
       onChoose: (name) => this.look(name),
     });
     this.said = el("p", { class: "quiet", role: "status" });
-    this.against = el("ul", { class: "quiet against", "aria-label": "What speaks against it" });
     this.node = el(
       "form",
       {
@@ -34,7 +33,6 @@ export class Seek {
       },
       this.box.node,
       this.said,
-      this.against,
     );
   }
 
@@ -44,30 +42,22 @@ export class Seek {
   }
 
   reset() {
-    this.waiting?.abort();
     this.box.value = "";
     clear(this.said);
-    clear(this.against);
   }
 
-  async look(name) {
-    this.waiting?.abort();
-    this.waiting = new AbortController();
-    const { model, head, relation, tail, reverse } = current();
-    const fact = reverse ? { head: name, relation, tail } : { head, relation, tail: name };
+  /** The address names the answer; whoever shows it fetches its check. */
+  look(name) {
     this.said.textContent = "Looking …";
-    clear(this.against);
-    try {
-      const found = await api.check(model, fact, this.waiting.signal);
-      this.said.textContent = inWords(found);
-      clear(
-        this.against,
-        found.against.map((sentence) => el("li", {}, sentence)),
-      );
-      this.onFound(name, found);
-    } catch (error) {
-      if (!api.wasCancelled(error)) this.said.textContent = error.message;
-    }
+    this.onFound(name);
+  }
+
+  show(check) {
+    this.said.textContent = inWords(check);
+  }
+
+  failed(error) {
+    this.said.textContent = error.message;
   }
 }
 
@@ -75,5 +65,5 @@ function inWords({ head, relation, tail, is_fact: isFact, confidence, answer }) 
   const fact = `${head} · ${relation} · ${tail}`;
   const likely = `${percent(confidence)} likely`;
   if (isFact) return `${fact} is in the graph; without it, ${likely}.`;
-  return `${fact} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new tails.`;
+  return `${fact} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new answers.`;
 }

@@ -10,7 +10,10 @@ const TITLES = {
   too_large: "The request is too large",
 };
 
-export function trouble(place, error, onName) {
+const RETRY = ["unreachable", "busy", "internal", "too_slow", "stopping", "unauthorised"];
+
+/** onName(name): a name was meant; onRetry(): the same once more. */
+export function trouble(place, error, { onName, onRetry } = {}) {
   const names = (error.nearest ?? []).map((name) =>
     el("button", { type: "button", class: "chip", onclick: () => onName?.(name) }, name),
   );
@@ -24,8 +27,8 @@ export function trouble(place, error, onName) {
       names.length && onName
         ? el("div", { class: "chips" }, el("span", { class: "quiet" }, "Did you mean"), names)
         : null,
-      error.code === "unreachable"
-        ? el("button", { type: "button", class: "plain", onclick: () => location.reload() }, "Try again")
+      onRetry && RETRY.includes(error.code)
+        ? el("button", { type: "button", class: "plain", onclick: () => (clear(place), onRetry()) }, "Try again")
         : null,
       error.requestId ? el("p", { class: "quiet small" }, `Request ${error.requestId}`) : null,
     ),
