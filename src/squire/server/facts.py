@@ -10,9 +10,11 @@ from pydantic import BaseModel, Field
 from squire.server import schemas
 from squire.server.models import Model
 from squire.server.problems import Problem, as_json
-from squire.server.routes import ModelDep, Service, ServiceDep, _errors
+from squire.server.routes import ALWAYS, TOKEN, ModelDep, Service, ServiceDep, _errors
 
-facts_api = APIRouter(prefix="/api/models/{model}", responses=_errors(400, 401, 403, 404, 413, 422, 429))
+facts_api = APIRouter(
+    prefix="/api/models/{model}", responses=_errors(*ALWAYS, 404, 415, 422, 429), dependencies=[TOKEN]
+)
 EXAMPLE = {"facts": [{"head": "Freedonia", "relation": "borders", "tail": "Austria"}]}
 
 
