@@ -30,6 +30,7 @@ KEPT = [
     "paths.edge_weight=6",
     "paths.fresh=false",
     "train.fact_passes=0",
+    "model.edge_rank=0",
     "train.hold_back=false",
 ]
 

@@ -135,3 +135,8 @@ def test_a_decoder_adds_the_scores_of_the_last_edge() -> None:
     torch.testing.assert_close(
         logits[0] - logits[1], with_edges.edges.logits(starts, relations), atol=1e-5, rtol=0
     )
+
+
+def test_without_valid_all_passes_are_made(tmp_path: Path) -> None:
+    graph = replace(towns(), valid=np.empty((0, 3), np.int32))
+    assert fitted(graph, tmp_path).mrr == [0.0] * TRAIN.edge_passes

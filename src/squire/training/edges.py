@@ -48,9 +48,11 @@ class EdgeFit:
         at_once = min(QUERIES_AT_ONCE, max(FEWEST_AT_ONCE, queries // STEPS))
         self.batches = FactBatches(seen.train, vocab, ROW * at_once, 1, train.seed, negatives)
         # Test must not influence when to stop, not even as a filter.
-        self.query_set = QuerySet.from_graph(
-            graph, "valid", filter_splits=("train", "valid"), sample=VALID_QUERIES, seed=train.seed
-        )
+        self.query_set = None
+        if len(graph.valid):
+            self.query_set = QuerySet.from_graph(
+                graph, "valid", filter_splits=("train", "valid"), sample=VALID_QUERIES, seed=train.seed
+            )
         self.squares = {name: torch.zeros_like(table) for name, table in self._tables().items()}  # of gradients
         self.best = self._copy()
         self.mrr: list[float] = []  # after each pass
@@ -121,6 +123,8 @@ class EdgeFit:
 
     def _valid_mrr(self) -> float:
         """The MRR of queries of valid by these embeddings alone; 0 if there are none."""
+        if self.query_set is None:
+            return 0.0
         queries, ranks = self.query_set.queries, []
         at_once = max(1, SCORES_AT_ONCE // len(self.edges.entity))
         for first in range(0, len(queries), at_once):
@@ -128,7 +132,7 @@ class EdgeFit:
             logits = self.edges.logits(block[:, 0], block[:, 1]).double().numpy()
             for scores, (head, relation, answer) in zip(logits, block.tolist(), strict=True):
                 ranks.append(realistic_rank(scores, answer, self.query_set.filter.tails_of(head, relation)))
-        return float(np.mean(1 / np.array(ranks))) if ranks else 0.0
+        return float(np.mean(1 / np.array(ranks)))
 
     def _save(self) -> None:
         parts = {"": self._tables(), "squares.": self.squares, "best.": self.best}
