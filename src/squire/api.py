@@ -327,7 +327,7 @@ class Run:
         `train` with `resume=True` learns what has changed.
 
         >>> run = squire.Run("runs/world")
-        >>> run.add([("Freedonia", "borders", "Austria"), ("Freedonia", "continent", "Europe")])
+        >>> run.add([("Freedonia", "borders", "Austria"), ("Freedonia", "in region", "Europe")])
         """
         return self._change("add", facts, refresh_rules, progress)
 
