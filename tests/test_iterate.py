@@ -94,7 +94,7 @@ def test_facts_are_all_triples_and_inverses_by_query() -> None:
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("typed", ["true", "false"])
 def test_first_hops_are_those_of_the_twin(tmp_path: Path, k: int, typed: str) -> None:
-    collection = a_gathering(tmp_path, k, f"model.typed={typed}", "train.seed=3")
+    collection = a_gathering(tmp_path, k, f"model.typed={typed}", "model.edge_rank=0", "train.seed=3")
     model, facts, train = a_model(collection), Facts.from_graph(collection.graph), collection.recipe.train
     queries = [(head, relation) for head, relation in facts.queries.tolist()]
     follow = model_follow(model, queries)

@@ -28,7 +28,11 @@ GRAPHS: dict[str, Splits] = {
 
 @pytest.mark.parametrize(
     "settings",
-    [[], ["model.typed=false", "train.sampled_entities=0"], ["train.sampled_entities=1", "train.iterate=true"]],
+    [
+        [],
+        ["model.typed=false", "model.edge_rank=0", "train.sampled_entities=0"],
+        ["train.sampled_entities=1", "train.iterate=true"],
+    ],
 )
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_step_works_or_says_why_not(name: str, settings: list[str], tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_every_import_is_declared() -> None:
     """Tests run with the tools of developers installed, so a missing dependency would not show."""
     project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["server"], *extras["frames"], *extras["compare"]]
+    declared = [*project["dependencies"], *extras["server"], *extras["frames"], *extras["compare"], *extras["mcp"]]
     # FastAPI is built on these two.
     allowed = {re.split(r"[<>=\[]", one)[0].lower() for one in declared} | {"pydantic", "starlette"}
     distributions = packages_distributions()
