@@ -339,11 +339,13 @@ class Run:
         return self._change("remove", facts, refresh_rules, progress)
 
     def _change(self, action: Action, facts: Any, refresh: bool, progress: bool) -> Change:
+        from squire.training.changes import check_refreshable, refresh_rules
+
+        if refresh:
+            check_refreshable(self.folder)
         change = record_change(self.folder, self._base, action, facts)
         self.__dict__.pop("graph", None)
         if refresh:
-            from squire.training.changes import refresh_rules
-
             with progress_bar("mining", progress) as bar:
                 refresh_rules(self.folder, bar.stage)
             self.__dict__.pop("reasoner", None)
