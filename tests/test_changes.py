@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 import squire
 from squire.cli import app
+from squire.completion.jobs import checksum
 from squire.errors import DataError, SettingError
 from squire.graph.changes import Changes, load_changes, record_change
 from squire.graph.graph import Graph
@@ -296,6 +297,19 @@ def test_refreshed_rules_are_those_of_the_changed_graph(folder: Path) -> None:
     assert table(run.reasoner.fused.features.rules) == table(refreshed) != table(before)
     run.remove([("ada", "likes", "ben")])
     assert table(run.reasoner.fused.features.rules) == table(refreshed)
+
+
+def test_a_job_knows_a_graph_with_other_names_or_other_counts(folder: Path) -> None:
+    run, found = squire.Run(folder), set()
+    for name in ("zoe", "yves"):  # with the same ids
+        run.add([(name, "likes", "ada")])
+        found.add(checksum(run.reasoner))
+        run.remove([(name, "likes", "ada")])
+    run.add([("ada", "likes", "cleo")])
+    found.add(checksum(run.reasoner))
+    run.add([("ada", "likes", "cleo")], refresh_rules=True)
+    found.add(checksum(run.reasoner))
+    assert len(found) == 4
 
 
 def table(rules: Rules) -> set[tuple[int, ...]]:
