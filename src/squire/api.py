@@ -291,7 +291,7 @@ class Run:
         grounded: use known edges only. new_only: leave out the facts.
         ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
         facts: what if these were true? Rows of labels, a frame or a file, for this question only.
-        among: whom an answer may be: labels, or a file with one a line. type: only entities that have this value
+        among: whom an answer may be: labels, or a file with one per line. type: only entities that have this value
         of a relation like `is a`, or occur where such entities do. not_linked: only entities without a fact that
         links them to the one asked about. Confidence stays that of the fact; ranks are among these.
         """
