@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from typer.testing import CliRunner
 
 import squire
 from squire.cli import app
-from squire.errors import DataError
+from squire.completion.jobs import checksum
+from squire.errors import DataError, SettingError
 from squire.graph.changes import Changes, load_changes, record_change
 from squire.graph.graph import Graph
 from squire.model.recipe import ModelConfig
@@ -109,6 +111,7 @@ def test_facts_come_from_any_file(folder: Path, tmp_path: Path, name: str) -> No
         ("add", "zoe\tlikse\tada", "unknown relation 'likse'. Nearest: 'likes'"),
         ("add", "zoe\tlikes", "wrong number of columns"),
         ("add", "zoe\tlikes\t", "empty field"),
+        ("add", "zoe\tlikes\t ", "a name of nothing but spaces"),
         ("remove", "aida\tlikes\tben", "unknown entity 'aida'. Nearest: 'ada'"),
         ("remove", "ada\tlikes\tada", "(ada, likes, ada) is not in the graph"),
     ],
@@ -124,6 +127,62 @@ def test_a_file_with_a_mistake_is_refused_whole(
         "facts.tsv:2" in str(done.exception) and says in str(done.exception)
     )
     assert squire.Run(folder).graph == family()
+
+
+def test_what_if_facts_with_a_mistake_promise_nothing_about_changes(folder: Path) -> None:
+    wrong = [("zoe", "likse", "ada")]
+    with pytest.raises(DataError, match="Nothing was changed"):
+        squire.Run(folder).add(wrong)
+    with pytest.raises(DataError) as refused:
+        squire.Run(folder).answer("zoe", "likes", facts=wrong)
+    assert "Nothing was changed" not in str(refused.value)
+
+
+def test_a_folder_is_not_a_file_of_facts(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a folder\. Give a file of facts"):
+        squire.Run(folder).add(tmp_path)
+
+
+def test_a_header_that_is_not_read_as_a_fact_is_reported(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "facts.csv").write_text("head,relation,tail\nzoe,likes,ada\n")
+    assert len(squire.Run(folder).add(tmp_path / "facts.csv").facts) == 1
+    assert "header line, not read as a triple" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"action": "forget", "facts": [["ada", "likes", "ben"]]}',
+        '{"action": "add", "facts": [["ada", "likes"]]}',
+        '{"action": "add", "facts": [["ada", 3, "ben"]]}',
+        '{"action": "add", "facts": 3}',
+        '{"action": ["add"], "facts": []}',
+        "[]",
+        '{"action": "ad',
+    ],
+)
+def test_a_damaged_change_is_named(folder: Path, content: str) -> None:
+    (folder / "changes").mkdir()
+    (folder / "changes" / "00000001.json").write_text(content)
+    with pytest.raises(DataError, match=r"00000001\.json: not a change"):
+        _ = squire.Run(folder).graph
+
+
+def test_changes_of_two_processes_wait_for_each_other(folder: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:  # file locks hold between threads as well
+        done = pool.map(lambda i: squire.Run(folder).add([(f"zoe {i}", "likes", "ada")]), range(12))
+        assert all(change.facts for change in done)
+    added = {(f"zoe {i}", "likes", "ada") for i in range(12)}
+    assert facts_of(squire.Run(folder).graph) == facts_of(family()) | added
+
+
+def test_rules_that_cannot_be_refreshed_are_refused_before_the_change(tmp_path: Path) -> None:
+    run = squire.Run(copy_of_run(tmp_path / "run"))
+    with pytest.raises(SettingError, match="no rules to refresh"):
+        run.add(NEW, refresh_rules=True)
+    assert squire.Run(tmp_path / "run").graph == family()
 
 
 def test_a_kill_in_the_middle_leaves_the_run_as_it_was(folder: Path) -> None:
@@ -238,6 +297,19 @@ def test_refreshed_rules_are_those_of_the_changed_graph(folder: Path) -> None:
     assert table(run.reasoner.fused.features.rules) == table(refreshed) != table(before)
     run.remove([("ada", "likes", "ben")])
     assert table(run.reasoner.fused.features.rules) == table(refreshed)
+
+
+def test_a_job_knows_a_graph_with_other_names_or_other_counts(folder: Path) -> None:
+    run, found = squire.Run(folder), set()
+    for name in ("zoe", "yves"):  # with the same ids
+        run.add([(name, "likes", "ada")])
+        found.add(checksum(run.reasoner))
+        run.remove([(name, "likes", "ada")])
+    run.add([("ada", "likes", "cleo")])
+    found.add(checksum(run.reasoner))
+    run.add([("ada", "likes", "cleo")], refresh_rules=True)
+    found.add(checksum(run.reasoner))
+    assert len(found) == 4
 
 
 def table(rules: Rules) -> set[tuple[int, ...]]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_run import HOSTILE, small_run
+from small_run import HOSTILE, fused_run, small_run
 from typer.testing import CliRunner
 
+import squire
 from squire.cli import app
 from squire.cli.runs import print_answers
 from squire.errors import SettingError, SquireError, UnknownName
@@ -118,3 +120,15 @@ def test_a_mistake_ends_in_one_message_without_a_traceback(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip().startswith(f"error: {tmp_path}: no run here. Run `squire train")
     assert "Traceback" not in done.stderr
+
+
+def test_names_cannot_command_the_terminal(tmp_path: Path) -> None:
+    folder, hostile = tmp_path / "run", "red\x1b[31m \u202eevil"
+    shutil.copytree(fused_run(), folder)
+    squire.Run(folder).add([(hostile, "likes", "ada")])
+    answered = CliRunner().invoke(app, ["answer", str(folder), hostile, "grandparent", "-k", "1"])
+    connected = CliRunner().invoke(app, ["connect", str(folder), hostile, "ada"])
+    for done in (answered, connected):
+        assert done.exit_code == 0, done.output
+        assert r"red\x1b[31m \u202eevil" in done.stdout
+        assert not {"\x1b", "\u202e"} & set(done.stdout)

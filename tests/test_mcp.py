@@ -44,6 +44,9 @@ def test_a_client_finds_names_asks_checks_and_connects() -> None:
     run = squire.Run(fused_run())
     assert names == {"search_entities", "answer", "check", "connect"}
     assert found.structured_content["entities"][0] == "cleo"
+    assert found.structured_content["relations"] == ["ex:parent", "likes", "grandparent"]  # by their facts
+    assert found.structured_content["num_relations"] == 3
+    assert answered.structured_content["num_facts"] == 1
     expected = run.answer("cleo", "grandparent", k=2)
     assert answered.structured_content["facts"] == [one.entity for one in expected.facts]
     assert [one["confidence"] for one in answered.structured_content["predictions"]] == [

@@ -65,7 +65,24 @@ def test_removing_a_fact_leads_to_the_promised_figures(changed: Path, tmp_path: 
         assert loss.confidence < found.confidence
         assert figures_after_removing(changed, loss, tmp_path / "again") == (loss.confidence, loss.rank)
     behind = {fact for loss in found.losses for fact in loss.facts}
-    assert ("zoe", "http://example.org/parent", "zoe 1") in behind
+    assert ("zoe", "ex:parent", "zoe 1") in behind
+    assert "http://" not in repr(found)
+
+
+def test_a_rule_has_the_confidence_that_answers_give_it(changed: Path) -> None:
+    answer = next(one for one in squire.Run(changed).answer("zoe", "grandparent") if one.entity == "zoe 2")
+    assert answer.evidence.rule is not None
+    (same,) = [rule for rule in reasons(changed).rules if rule.text == answer.evidence.rule.text]
+    assert (same.confidence, same.support) == (answer.evidence.rule.confidence, answer.evidence.rule.support)
+
+
+def test_facts_without_which_the_figure_stays_are_not_printed(changed: Path) -> None:
+    found = squire.Run(changed).why("zoe", "grandparent", "ada 2")
+    lines = [line for line in repr(found).splitlines() if line.startswith("  without ")]
+    assert len(lines) < len(found.losses)
+    for line in lines:
+        before, _, after = line.rpartition(": ")[2].partition(" → ")
+        assert before != after
 
 
 def test_the_smallest_set_drops_the_answer_from_first_place(changed: Path, tmp_path: Path) -> None:

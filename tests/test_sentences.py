@@ -34,6 +34,8 @@ def edge(head: str, relation: str, tail: str, *, backwards: bool = False, is_fac
         ("/people/person/place_of_birth", None, "The place of birth of A is B"),
         ("http://example.org/isPartOf", None, "A is part of B"),
         ("member of", None, "A is a member of B"),
+        ("formerly part of", None, "A was formerly part of B"),
+        ("formerly part of", 0.6, "A was probably formerly part of B"),
         ("class", None, "The class of A is B"),
     ],
 )

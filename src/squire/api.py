@@ -291,7 +291,7 @@ class Run:
         grounded: use known edges only. new_only: leave out the facts.
         ranking: "fused", the default if the run has a fusion, or "paths", the paper's ranking.
         facts: what if these were true? Rows of labels, a frame or a file, for this question only.
-        among: whom an answer may be: labels, or a file with one a line. type: only entities that have this value
+        among: whom an answer may be: labels, or a file with one per line. type: only entities that have this value
         of a relation like `is a`, or occur where such entities do. not_linked: only entities without a fact that
         links them to the one asked about. Confidence stays that of the fact; ranks are among these.
         """
@@ -339,11 +339,13 @@ class Run:
         return self._change("remove", facts, refresh_rules, progress)
 
     def _change(self, action: Action, facts: Any, refresh: bool, progress: bool) -> Change:
+        from squire.training.changes import check_refreshable, refresh_rules
+
+        if refresh:
+            check_refreshable(self.folder)
         change = record_change(self.folder, self._base, action, facts)
         self.__dict__.pop("graph", None)
         if refresh:
-            from squire.training.changes import refresh_rules
-
             with progress_bar("mining", progress) as bar:
                 refresh_rules(self.folder, bar.stage)
             self.__dict__.pop("reasoner", None)

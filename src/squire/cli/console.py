@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +19,20 @@ if TYPE_CHECKING:
 METRICS = {"MRR": "mrr", "Hits@1": "hits1", "Hits@3": "hits3", "Hits@10": "hits10"}
 
 
-class _Output(Console):
+# Control characters, apart from tab and newline, and those that turn the direction of what follows: a name that
+# contains them could move the cursor, or make the rest of the line read as something else.
+HIDDEN = [*range(9), *range(11, 32), 127, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+VISIBLE = {code: repr(chr(code))[1:-1] for code in HIDDEN}
+
+
+class _SafeConsole(Console):
+    def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+        """As in Rich, with hidden characters made visible."""
+        for one in super().render(*arguments, **options):
+            yield one if one.control else Segment(one.text.translate(VISIBLE), one.style)
+
+
+class _Output(_SafeConsole):
     def on_broken_pipe(self) -> None:
         """Leave it to `main`, which handles it for everything that prints; Rich would exit with code 1."""
         raise BrokenPipeError
@@ -26,7 +40,7 @@ class _Output(Console):
 
 # No emoji: a label may well be called ":cat:".
 out = _Output(emoji=False)
-errors = Console(stderr=True, emoji=False)
+errors = _SafeConsole(stderr=True, emoji=False)
 
 
 class _LogHandler(logging.Handler):

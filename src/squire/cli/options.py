@@ -22,7 +22,7 @@ AggregateOption = Annotated[
     ),
 ]
 AmongOption = Annotated[
-    Path | None, typer.Option("--among", help="A file of the entities that may be answers, one a line.")
+    Path | None, typer.Option("--among", help="A file of the entities that may be answers, one per line.")
 ]
 TypeOption = Annotated[
     str | None, typer.Option("--type", help="Only entities of this type, e.g. country, may be answers.")

@@ -146,7 +146,7 @@ def print_evidence(answer: squire.Answer, paths: int) -> None:
             rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
             out.print(Text(rule, "dim"), soft_wrap=True)
         for edge in evidence.added:
-            out.print(Text(f"       added after training: {edge.fact}", "magenta"), soft_wrap=True)
+            out.print(Text(f"       new since training: {edge.fact}", "magenta"), soft_wrap=True)
     if answer.sources:
         shares = ", ".join(f"{source.name} {source.contribution:+.1f}" for source in answer.sources)
         out.print(Text(f"       based on {answer.basis}: {shares}", "dim"), soft_wrap=True)

@@ -174,16 +174,18 @@ class Predictor:
 
 
 def checksum(reasoner: Reasoner) -> str:
-    """Checksum of everything that a run's answers depend on: weights, facts of all splits, rules."""
+    """Checksum of everything that a run's answers depend on: weights, facts of all splits, names, rules."""
     run, fusion = reasoner.run, reasoner.fusion
-    digest = hashlib.sha256()
+    rules = fusion.features.rules if fusion else run.rules
+    digest = hashlib.sha256("\0".join(run.graph.labels.entities).encode())
     tensors = fusion.ranker.tensors() if fusion else {}
     if reasoner.has_model:
         tensors = {**reasoner.trained.model.state_dict(), **tensors}
     for name, weights in sorted(tensors.items()):
         digest.update(name.encode())
         digest.update(weights.cpu().contiguous().numpy().data)
-    for array in (*(run.graph.triples(split) for split in SPLITS), run.rules.head, run.rules.body):
+    counted = rules.head, rules.body, rules.head_constant, rules.body_constant, rules.support, rules.body_count
+    for array in (*(run.graph.triples(split) for split in SPLITS), *counted):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 

@@ -6,10 +6,12 @@ import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from squire.core.run_files import LOCK
 from squire.errors import SettingError
@@ -21,20 +23,32 @@ except ImportError:  # Windows: no lock
 
 
 @contextmanager
-def locked(folder: Path, doing: str = "training") -> Iterator[None]:
-    """Hold the lock of a folder, which is created if necessary. The system releases it even after a kill."""
+def locked(folder: Path, doing: str = "training", wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a folder, which is created if necessary. The system releases it even after a kill.
+
+    wait: seconds to wait for whoever holds it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SettingError(
-                    f"{folder}: another process is {doing} there. Wait for it, stop it, or choose another folder."
-                ) from None
-            except OSError:  # a file system without locks
-                pass
+            until = time.monotonic() + wait
+            while not _lock(file):
+                if time.monotonic() >= until:
+                    advice = "Wait for it, stop it, or choose another folder."
+                    raise SettingError(f"{folder}: another process is {doing} there. {advice}")
+                time.sleep(0.02)
         yield
+
+
+def _lock(file: IO[str]) -> bool:
+    """Take the lock, if nobody else has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def machine_memory() -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from squire.graph.loading import FactRows, read_facts
 Action = Literal["add", "remove"]
 Fact = tuple[str, str, str]  # head, relation, tail
 COMPLAINTS = 5  # about one file
+PATIENCE = 10.0  # seconds that a change waits for another one, which takes a fraction of a second
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def check_facts(base: Graph, changes: Changes, action: Action, given: Any) -> Ch
         ends = (fact[0], fact[2])
         new |= dict.fromkeys(end for end in ends if end not in base.labels.entities and end not in added_entities)
     if complaints:
-        raise DataError("\n".join([*complaints, "Nothing was changed."]))
+        raise DataError("\n".join(complaints))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Change(action, tuple(found), known, tuple(new) if action == "add" else (), now)
 
@@ -153,6 +154,8 @@ def _resolve(row: Fact, labels: Labels, added: set[str], *, may_be_new: bool) ->
     """The labels of a fact as the graph has them; prefixes are expanded."""
     if "\0" in "".join(row):
         raise DataError("a NUL character in a name.")
+    if not all(name.strip() for name in row):
+        raise DataError("a name of nothing but spaces.")
     head, tail = (_entity(label, labels, added, may_be_new) for label in (row[0], row[2]))
     return head, labels.relations[labels.relation_id(row[1])], tail
 
@@ -183,15 +186,27 @@ def load_changes(folder: Path, most: int | None = None) -> Changes:
 def _then_file(changes: Changes, file: Path) -> Changes:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        return changes.then(content["action"], (tuple(fact) for fact in content["facts"]))
+        if content["action"] not in get_args(Action):
+            raise ValueError(f"action {content['action']!r}")
+        return changes.then(content["action"], [_fact(row) for row in content["facts"]])
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file}: not a change ({error}). Restore it from a copy, or delete it.") from None
 
 
+def _fact(row: Any) -> Fact:
+    head, relation, tail = row
+    if not all(isinstance(name, str) for name in row):
+        raise ValueError(f"fact {row!r}")
+    return head, relation, tail
+
+
 def record_change(folder: Path, base: Graph, action: Action, given: Any) -> Change:
     """Add facts to the graph of a run, or remove them: all of them, or none if one is wrong."""
-    with locked(folder / CHANGES, "changing facts"):
-        change = check_facts(base, load_changes(folder), action, given)
+    with locked(folder / CHANGES, "changing facts", wait=PATIENCE):
+        try:
+            change = check_facts(base, load_changes(folder), action, given)
+        except DataError as error:
+            raise DataError(f"{error}\nNothing was changed.") from None
         if change.facts:
             last = max((int(file.stem) for file in change_files(folder)), default=0)
             content = {"action": action, "time": change.time, "facts": change.facts}

@@ -134,10 +134,12 @@ def read_facts(source: Any) -> FactRows:
         blocks = [block_from_object(source, "facts")]
     else:
         if not file.is_file():
-            raise DataError(f"{file}: no such file.")
+            raise DataError(f"{file}: {'a folder. Give a file of facts' if file.is_dir() else 'no such file'}.")
         report = Report()
         blocks = _read_all({"train": file}, ReadOptions(), report, {}).get("train", [])
         report.raise_if_unusable()
+        for line in report.lines(fatal=False):
+            log.warning(line)
     facts: list[tuple[str, str, str]] = []
     for block in blocks:
         columns = (block.labels.take(pa.array(block.codes[:, i])).to_pylist() for i in range(3))

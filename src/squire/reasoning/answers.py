@@ -84,7 +84,7 @@ class Evidence:
 
     @property
     def added(self) -> tuple[Edge, ...]:
-        """The steps along facts that were added after training."""
+        """The steps along facts that were added after training, or supposed."""
         return tuple(edge for edge in self.edges if edge.is_added)
 
     def svg(self) -> str:
@@ -252,7 +252,7 @@ class Answers(Sequence[Answer]):
         lines = [self.question, *([f"     The graph says: {self.known}"] if self.facts else [])]
         for one in self.answers[:SHOWN]:
             lines += [f"{one.rank:3}. {one.entity}  {one.summary}", f"       {one.evidence.text}"]
-            lines += [f"       added after training: {edge.fact}" for edge in one.evidence.added]
+            lines += [f"       new since training: {edge.fact}" for edge in one.evidence.added]
         if len(self.answers) > SHOWN:
             lines.append(f"     … and {len(self.answers) - SHOWN} more")
         return "\n".join(lines if self.answers else [*lines, "     no new answer"])

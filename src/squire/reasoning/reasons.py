@@ -85,7 +85,8 @@ class Reasons:
         lines = [f"({self.head}, {self.relation}, {self.tail})"]
         lines.append(f"  {percent(self.confidence)} likely, rank {self.rank:,}; based on {self.answer.basis}")
         was = percent(self.confidence)
-        lines += [f"  without {_names(loss.facts)}: {was} → {percent(loss.confidence)}" for loss in self.losses]
+        losses = ((_names(loss.facts), percent(loss.confidence)) for loss in self.losses)
+        lines += [f"  without {names}: {was} → {left}" for names, left in losses if left != was]
         if self.smallest:
             lines.append(f"  no longer first without {_names(self.smallest.facts)}")
         lines += [f"  via {pattern} ({count:,})" for pattern, count in self.patterns]
@@ -182,10 +183,10 @@ def _facts_behind(reasoner: Reasoner, answer: Answer, query: Query) -> list[Fact
 
 
 def _labels(reasoner: Reasoner, start: int, edge_type: int, goal: int) -> Fact:
-    """The fact behind an edge, as the graph's own labels."""
+    """The fact behind an edge."""
     labels, n = reasoner.labels, reasoner.graph.num_relations
     head, tail = (goal, start) if is_inverse(edge_type, n) else (start, goal)
-    return labels.entities[head], labels.relations[edge_type % n], labels.entities[tail]
+    return labels.entity(head), labels.relation(edge_type), labels.entity(tail)
 
 
 # ------------------------------------------------------------------------------------------------- sources
@@ -201,8 +202,8 @@ def _rules(reasoner: Reasoner, query: Query, wanted: int) -> Iterator[GroundedRu
             steps = zip(ends, types, ends[1:], strict=False)
             edges = tuple(reasoner.edge(list(step), True, 1.0) for step in steps)
             path = Evidence(edges, GRADES[0], None, None, None).text
-        support = int(rules.support[fired.rule])
-        yield GroundedRule(readable(rules, fired.rule, labels), fired.confidence, support, path)
+        confidence, support = float(rules.confidence[fired.rule]), int(rules.support[fired.rule])
+        yield GroundedRule(readable(rules, fired.rule, labels), confidence, support, path)
 
 
 def _similar(reasoner: Reasoner, query: Query, wanted: int) -> Iterator[SimilarEntity]:

@@ -89,7 +89,7 @@ def _entities(labels: Labels, among: Sequence[str] | str | Path) -> list[int]:
     if complaints:
         raise DataError("\n".join(complaints))
     if not found:
-        raise SettingError(f"among={str(among)!r}: no entities. Give one a line.")
+        raise SettingError(f"among={str(among)!r}: no entities. Give one per line.")
     return found
 
 
@@ -98,7 +98,7 @@ def _lines(file: Path) -> list[tuple[int, str]]:
         with open_bytes(file) as stream:
             text = stream.read().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: cannot be read ({error}). Give a text file with one entity a line.") from None
+        raise DataError(f"{file}: cannot be read ({error}). Give a text file with one entity per line.") from None
     return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 

@@ -17,6 +17,7 @@ PREPOSITIONS = {
     "at", "by", "for", "from", "in", "into", "near", "of", "on", "over", "since", "through", "to", "under", "with",
     "within",
 }  # fmt: skip
+PAST = {"formerly", "previously", "once"}
 VERBS = {"is", "are", "was", "were", "has", "had", "does", "did", "can", "borders"}
 WHOLE = {"member of": "is a member of", "citizen of": "is a citizen of", "shore on": "has a shore on"}
 # From this confidence on, the word that says how sure we are.
@@ -117,7 +118,8 @@ def _verb(relation: str) -> str | None:
         return name
     if first.endswith("ed") and len(words) > 2:  # "gained independence from", but "located in"
         return name
-    return f"is {name}" if {first, words[-1]} & PREPOSITIONS else None
+    be = "was" if first in PAST else "is"
+    return f"{be} {name}" if {first, words[-1]} & PREPOSITIONS else None
 
 
 def _is_inflected(word: str, has_object: bool) -> bool:

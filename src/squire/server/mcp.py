@@ -41,6 +41,8 @@ def create_server(run: Run) -> MCPServer:
     server = MCPServer("squire", instructions=INSTRUCTIONS, version=__version__)
     graph, labels = run.graph, run.graph.labels
     search = LabelSearch([labels.shorten(label) for label in labels.entities], np.diff(graph.facts.offsets))
+    often = np.bincount(graph.facts.triples[:, 1], minlength=graph.num_relations)
+    relations = [labels.relation(number) for number in np.argsort(-often, kind="stable")[:MOST].tolist()]
     run.reasoner.query(labels.entity(0), labels.relation(0))  # loads everything before the first call
 
     def tool(function: Callable[P, R]) -> Callable[P, R]:
@@ -60,11 +62,14 @@ def create_server(run: Run) -> MCPServer:
     def search_entities(text: str, limit: int = 10) -> dict[str, Any]:
         """Find entities of the graph whose name begins with the text, contains it or resembles it.
 
-        Also lists all relations.
+        Also lists the relations, the most frequent first.
         """
         found = search.find(text, min(max(limit, 1), MOST))
-        names = [labels.relation(number) for number in range(graph.num_relations)]
-        return {"entities": [labels.entity(match.id) for match in found], "relations": names[:MOST]}
+        return {
+            "entities": [labels.entity(match.id) for match in found],
+            "relations": relations,
+            "num_relations": graph.num_relations,
+        }
 
     @tool
     def answer(relation: str, head: str | None = None, tail: str | None = None, k: int = 5) -> dict[str, Any]:
@@ -73,6 +78,7 @@ def create_server(run: Run) -> MCPServer:
         return {
             "question": found.question,
             "facts": [one.entity for one in found.facts],
+            "num_facts": found.num_facts,
             "predictions": [
                 {
                     "entity": one.entity,

@@ -29,8 +29,7 @@ def refresh_rules(folder: Path, progress: Progress = no_progress) -> int:
 
     Rules about entities that were added are left out: these can be removed again.
     """
-    if not has_fusion(folder):
-        raise SettingError(f"{folder}: no fusion here, so no rules to refresh. Run `squire fuse {folder}` first.")
+    check_refreshable(folder)
     base = Graph.load(folder / GRAPH)
     with locked(folder / CHANGES, "changing facts"):
         graph, number = load_changes(folder).apply(base), len(change_files(folder))
@@ -47,6 +46,12 @@ def refresh_rules(folder: Path, progress: Progress = no_progress) -> int:
             if one != file:
                 one.unlink()
     return len(rules)
+
+
+def check_refreshable(folder: Path) -> None:
+    """SettingError if the run has no rules of its own to mine again."""
+    if not has_fusion(folder):
+        raise SettingError(f"{folder}: no fusion here, so no rules to refresh. Run `squire fuse {folder}` first.")
 
 
 def learn_changes(folder: Path) -> None:
