@@ -339,6 +339,24 @@ def test_training_learns_the_changes_when_it_is_resumed(tmp_path: Path) -> None:
     assert trained.is_trained
 
 
+def test_a_kill_while_learned_changes_are_deleted_undoes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy_of_run(tmp_path / "run")
+    run, fact = squire.Run(folder), ("ada", "likes", "ben")
+    run.remove([fact])
+    run.add([fact])
+
+    def killed(changes: Path) -> None:  # files of a folder are deleted in any order
+        (changes / "00000002.json").unlink(missing_ok=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        learn_changes(folder)
+    assert squire.Run(folder).graph == family()
+
+
 # ------------------------------------------------------------------------------------------------- the service
 
 

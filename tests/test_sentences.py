@@ -14,7 +14,7 @@ from squire.core.run_files import EXAMPLES
 from squire.reasoning import examples
 from squire.reasoning.answers import Edge
 from squire.reasoning.examples import example_questions
-from squire.reasoning.sentences import claim, clauses
+from squire.reasoning.sentences import claim, clauses, stated
 
 
 def edge(head: str, relation: str, tail: str, *, backwards: bool = False, is_fact: bool = True) -> Edge:
@@ -31,16 +31,22 @@ def edge(head: str, relation: str, tail: str, *, backwards: bool = False, is_fac
         ("is a", 0.6, "A is probably a B"),
         ("gained independence from", 0.6, "A probably gained independence from B"),
         ("lies on", 0.6, "A probably lies on B"),
-        ("/people/person/place_of_birth", None, "The place of birth of A is B"),
-        ("http://example.org/isPartOf", None, "A is part of B"),
-        ("member of", None, "A is a member of B"),
-        ("formerly part of", None, "A was formerly part of B"),
+        ("/people/person/place_of_birth", None, "The place of birth of A is perhaps B"),
+        ("http://example.org/isPartOf", None, "A is perhaps part of B"),
+        ("member of", None, "A is perhaps a member of B"),
+        ("formerly part of", None, "A was perhaps formerly part of B"),
         ("formerly part of", 0.6, "A was probably formerly part of B"),
-        ("class", None, "The class of A is B"),
+        ("class", None, "The class of A is perhaps B"),
     ],
 )
 def test_a_claim_says_how_likely_it_is(relation: str, confidence: float | None, said: str) -> None:
     assert claim("A", relation, "B", confidence) == said
+
+
+def test_a_fact_is_stated_and_an_improbable_step_is_doubted() -> None:
+    assert stated("A", "currency", "B") == "The currency of A is B"
+    assert clauses([Edge("A", "borders", "B", False, False, 0.05)]) == ("A perhaps borders B",)
+    assert clauses([Edge("A", "borders", "B", False, False, 0.9)]) == ("A probably borders B",)
 
 
 def test_clauses_leave_out_what_they_would_repeat() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from squire.core.frames import to_frame
 from squire.reasoning.drawing import Step, draw_path, percent, rounded
-from squire.reasoning.sentences import UNLIKELY, claim, clauses
+from squire.reasoning.sentences import UNLIKELY, clauses, stated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ class Answer:
     def from_fact(cls, edge: Edge) -> Answer:
         """The answer that a fact of the graph gives."""
         evidence = Evidence((edge,), FACT, None, None, None)
-        said = claim(edge.head, edge.relation, edge.tail, None)
+        said = stated(edge.head, edge.relation, edge.tail)
         return cls(0, edge.goal, 1.0, True, evidence, (), 1, 0.0, claim=said)
 
     @property

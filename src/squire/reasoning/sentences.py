@@ -21,8 +21,8 @@ PAST = {"formerly", "previously", "once"}
 VERBS = {"is", "are", "was", "were", "has", "had", "does", "did", "can", "borders"}
 WHOLE = {"member of": "is a member of", "citizen of": "is a citizen of", "shore on": "has a shore on"}
 # From this confidence on, the word that says how sure we are.
-UNLIKELY = 0.1
-ADVERBS = ((0.9, "very probably"), (0.5, "probably"), (UNLIKELY, "possibly"))
+UNLIKELY, LIKELY = 0.1, 0.5
+ADVERBS = ((0.9, "very probably"), (LIKELY, "probably"), (UNLIKELY, "possibly"))
 
 
 class Fact(Protocol):
@@ -36,12 +36,19 @@ class Fact(Protocol):
     def tail(self) -> str: ...
     @property
     def is_fact(self) -> bool: ...
+    @property
+    def probability(self) -> float: ...
+
+
+def stated(head: str, relation: str, tail: str) -> str:
+    """`The currency of Spain is Euro`: a fact of the graph."""
+    return _capital(_statement(head, relation, tail))
 
 
 def claim(head: str, relation: str, tail: str, confidence: float | None) -> str:
-    """`The currency of Spain is probably Euro`; without a confidence, the bare fact."""
+    """`The currency of Spain is probably Euro`; `perhaps` if nobody knows how likely it is."""
     if confidence is None:
-        return _capital(_statement(head, relation, tail))
+        return _capital(_statement(head, relation, tail, "perhaps"))
     adverb = next((word for least, word in ADVERBS if confidence >= least), None)
     if adverb is None:
         return f"It is unlikely that {_statement(head, relation, tail)}"
@@ -75,7 +82,9 @@ def clauses(path: Sequence[Fact]) -> tuple[str, ...]:
 
 
 def _doubt(fact: Fact) -> str:
-    return "" if fact.is_fact else "probably"
+    if fact.is_fact:
+        return ""
+    return "probably" if fact.probability >= LIKELY else "perhaps"
 
 
 def _statement(head: str, relation: str, tail: str, adverb: str = "") -> str:

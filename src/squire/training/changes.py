@@ -73,4 +73,6 @@ def learn_changes(folder: Path) -> None:
                     else:
                         path.unlink()
             changes.apply(Graph.load(folder / GRAPH)).save(folder / GRAPH)
+        for file in change_files(folder):  # the oldest first: those that a kill leaves change nothing
+            file.unlink()
         shutil.rmtree(folder / CHANGES)
