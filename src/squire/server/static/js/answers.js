@@ -9,23 +9,16 @@ export class AnswerList {
     Object.assign(this, { onChoose, onEnter, tail });
     this.node = byId("answers");
     this.items = [];
-    this.hint = el("p", { class: "hint-line", hidden: true });
+    this.hint = el("p.hint-line", { hidden: true });
   }
 
   /** Placeholder while the answers are loading. */
   wait() {
-    const ghost = () =>
-      el(
-        "li",
-        { class: "answer ghost" },
-        el("span", { class: "rank" }),
-        el("span", { class: "name" }),
-        el("span", { class: "bar" }),
-      );
+    const ghost = () => el("li.answer.ghost", el("span.rank"), el("span.name"), el("span.bar"));
     clear(
       this.node,
-      el("h2", { class: "list-title" }, "Looking for answers …"),
-      el("ol", { class: "list", "aria-hidden": "true" }, Array.from({ length: 5 }, ghost)),
+      el("h2.list-title", "Looking for answers …"),
+      el("ol.list", { "aria-hidden": "true" }, Array.from({ length: 5 }, ghost)),
     );
     this.items = [];
   }
@@ -39,13 +32,12 @@ export class AnswerList {
     this.chips = found.facts.map((one) => this.chip(one));
     const few = found.answers.findIndex((one) => hasConfidence(one) && one.confidence < LEAST);
     this.folded = few < 0 ? found.answers.length : few;
-    const list = (items, id, label) => el("ol", { class: "list", role: "listbox", "aria-label": label, id }, items);
+    const list = (items, id, label) => el("ol.list", { role: "listbox", "aria-label": label, id }, items);
     const rest = this.items.slice(this.folded);
     this.rest = rest.length
       ? el(
-          "details",
-          { class: "rest" },
-          el("summary", {}, `${plural(rest.length, "answer", "answers")} below 1\u202f%`),
+          "details.rest",
+          el("summary", `${plural(rest.length, "answer", "answers")} below 1\u202f%`),
           list(rest, "rest-list", "Unlikely answers"),
         )
       : null;
@@ -54,14 +46,13 @@ export class AnswerList {
       found.facts.length ? this.known(found) : null,
       this.hint,
       el(
-        "div",
-        { class: "list-head" },
-        el("h2", { class: "list-title" }, found.facts.length ? "Perhaps also" : "Probable answers"),
-        el("span", { class: "quiet" }, `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`),
+        "div.list-head",
+        el("h2.list-title", found.facts.length ? "Perhaps also" : "Probable answers"),
+        el("span.quiet", `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`),
       ),
-      found.answers.length ? el("p", { class: "scale quiet" }, sure ? SURE : UNSURE) : this.nothing(),
+      found.answers.length ? el("p.scale.quiet", sure ? SURE : UNSURE) : this.nothing(),
       this.folded ? list(this.items.slice(0, this.folded), "answer-list", "Answers, best first") : null,
-      !this.folded && rest.length ? el("p", { class: "quiet" }, "Nothing else is likely.") : null,
+      !this.folded && rest.length ? el("p.quiet", "Nothing else is likely.") : null,
       this.rest,
       this.tail,
       legend(),
@@ -69,32 +60,31 @@ export class AnswerList {
   }
 
   nothing() {
-    return el("p", { class: "quiet" }, "No path leads to a new answer. If “Facts only” is on, switch it off.");
+    return el("p.quiet", "No path leads to a new answer. If “Facts only” is on, switch it off.");
   }
 
   known({ facts, num_facts: all }) {
     return el(
-      "section",
-      { class: "known", "aria-labelledby": "known-title" },
-      el("h2", { class: "list-title", id: "known-title" }, "The graph says"),
-      el("div", { class: "chips" }, this.chips),
-      all > facts.length ? el("p", { class: "quiet" }, `… and ${count(all - facts.length)} more`) : null,
+      "section.known",
+      { "aria-labelledby": "known-title" },
+      el("h2.list-title", { id: "known-title" }, "The graph says"),
+      el("div.chips", this.chips),
+      all > facts.length ? el("p.quiet", `… and ${count(all - facts.length)} more`) : null,
     );
   }
 
   chip({ entity }) {
     const choose = () => this.onChoose(entity, true);
-    return el("button", { type: "button", class: "chip fact-chip", "aria-pressed": "false", onclick: choose }, entity);
+    return el("button.chip.fact-chip", { "aria-pressed": "false", onclick: choose }, entity);
   }
 
   item(one, place, best) {
     const sure = hasConfidence(one);
-    const fill = el("span", { class: "fill" });
+    const fill = el("span.fill");
     fill.style.width = `${100 * Math.min(1, Math.max(0.004, sure ? one.confidence : one.score / best))}%`;
     return el(
-      "li",
+      "li.answer",
       {
-        class: "answer",
         role: "option",
         id: `answer-${place}`,
         tabindex: "-1",
@@ -103,13 +93,12 @@ export class AnswerList {
         onclick: () => this.choose(place, true),
         onkeydown: (event) => this.onKey(event, place),
       },
-      el("span", { class: "rank" }, `${one.rank}`),
-      el("span", { class: "name", title: one.entity }, one.entity),
+      el("span.rank", `${one.rank}`),
+      el("span.name", { title: one.entity }, one.entity),
       el(
-        "span",
-        { class: "value" },
+        "span.value",
         sure ? percent(one.confidence) : rounded(one.score, 3),
-        el("span", { class: "unseen" }, sure ? " likely, " : ", not a probability, "),
+        el("span.unseen", sure ? " likely, " : ", not a probability, "),
       ),
       el("span", { class: sure ? "bar" : "bar relative" }, fill),
       one.evidence ? gradeBadge(one.evidence.grade) : null,
@@ -176,8 +165,8 @@ export function gradeBadge(grade) {
 
 export function legendRows() {
   return Object.entries(GRADES).map(([grade, [, words]]) =>
-    el("div", {}, el("dt", {}, gradeBadge(grade)), el("dd", {}, words)),
+    el("div", el("dt", gradeBadge(grade)), el("dd", words)),
   );
 }
 
-const legend = () => el("dl", { class: "legend", "aria-label": "Grades of evidence" }, legendRows());
+const legend = () => el("dl.legend", { "aria-label": "Grades of evidence" }, legendRows());

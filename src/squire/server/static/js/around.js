@@ -41,11 +41,7 @@ export class Around {
   async load(model, entity) {
     this.waiting = new AbortController();
     const { signal } = this.waiting;
-    const body = el(
-      "div",
-      { class: "sheet-body", "aria-busy": "true" },
-      el("p", { class: "quiet" }, "Looking around …"),
-    );
+    const body = el("div.sheet-body", { "aria-busy": "true" }, el("p.quiet", "Looking around …"));
     const title = el("h2", { id: "around-title", tabindex: "-1" }, entity);
     clear(this.dialog, this.bar(), title, body);
     if (!this.dialog.open) this.dialog.showModal();
@@ -60,43 +56,33 @@ export class Around {
       body.removeAttribute("aria-busy");
       clear(
         body,
-        el("p", { class: "quiet" }, plural(around.degree, "edge")),
+        el("p.quiet", plural(around.degree, "edge")),
         this.onward(entity, from, to),
         ...this.edges(around),
       );
     } catch (error) {
-      if (!api.wasCancelled(error)) trouble(body, error, { onName: (name) => go({ around: name }), onRetry: () => this.load(model, entity) });
+      if (!api.wasCancelled(error))
+        trouble(body, error, { onName: (name) => go({ around: name }), onRetry: () => this.load(model, entity) });
     }
   }
 
   bar() {
     const crumbs = this.trail
       .slice(0, -1)
-      .map((name) =>
-        el(
-          "li",
-          {},
-          el("button", { type: "button", class: "crumb", title: name, onclick: () => go({ around: name }) }, name),
-        ),
-      );
+      .map((name) => el("li", el("button.crumb", { title: name, onclick: () => go({ around: name }) }, name)));
     return el(
-      "div",
-      { class: "sheet-bar" },
+      "div.sheet-bar",
       crumbs.length
-        ? el("nav", { "aria-label": "The way here" }, el("ol", { class: "crumbs" }, crumbs))
-        : el("span", { class: "quiet" }, "Around"),
-      el(
-        "button",
-        { type: "button", class: "tool", "aria-label": "Close", onclick: () => this.dialog.close() },
-        icon("close"),
-      ),
+        ? el("nav", { "aria-label": "The way here" }, el("ol.crumbs", crumbs))
+        : el("span.quiet", "Around"),
+      el("button.tool", { "aria-label": "Close", onclick: () => this.dialog.close() }, icon("close")),
     );
   }
 
   onward(entity, from, to) {
     const fits = (found) => found.matches.filter((one) => one.fits).slice(0, ONWARD);
-    const chip = (label, goal) => el("button", { type: "button", class: "chip", onclick: () => go(goal) }, label);
-    const ask = el("span", { class: "ask-for", "aria-label": "what" }, "?");
+    const chip = (label, goal) => el("button.chip", { onclick: () => go(goal) }, label);
+    const ask = el("span.ask-for", { "aria-label": "what" }, "?");
     const there = fits(from).map((one) =>
       chip([`${one.name} `, ask.cloneNode(true)], question(entity, one.name, "")),
     );
@@ -105,11 +91,10 @@ export class Around {
     );
     if (!there.length && !here.length) return null;
     return el(
-      "section",
-      { class: "onward" },
-      el("h3", {}, "Ask further"),
-      there.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as subject` }, there) : null,
-      here.length ? el("div", { class: "chips", role: "group", "aria-label": `${entity} as answer` }, here) : null,
+      "section.onward",
+      el("h3", "Ask further"),
+      there.length ? el("div.chips", { role: "group", "aria-label": `${entity} as subject` }, there) : null,
+      here.length ? el("div.chips", { role: "group", "aria-label": `${entity} as answer` }, here) : null,
     );
   }
 
@@ -122,41 +107,31 @@ export class Around {
     }
     const group = ({ relation, outgoing, others }) =>
       el(
-        "div",
-        { class: "kind" },
+        "div.kind",
         el(
           "dt",
-          {},
           el(
-            "span",
-            { class: "way" },
+            "span.way",
             icon(outgoing ? "right" : "left"),
-            el("span", { class: "unseen" }, outgoing ? "from here:" : "to here:"),
+            el("span.unseen", outgoing ? "from here:" : "to here:"),
           ),
           relation,
         ),
         el(
           "dd",
-          {},
           others.map((name) =>
             el(
-              "button",
-              {
-                type: "button",
-                class: "entity",
-                title: name,
-                disabled: name === entity,
-                onclick: () => go({ around: name }),
-              },
+              "button.entity",
+              { title: name, disabled: name === entity, onclick: () => go({ around: name }) },
               name,
             ),
           ),
         ),
       );
     return [
-      el("h3", {}, "Facts"),
-      el("dl", { class: "kinds" }, [...groups.values()].map(group)),
-      more ? el("p", { class: "quiet" }, `${plural(more, "more edge is", "more edges are")} not shown.`) : null,
+      el("h3", "Facts"),
+      el("dl.kinds", [...groups.values()].map(group)),
+      more ? el("p.quiet", `${plural(more, "more edge is", "more edges are")} not shown.`) : null,
     ];
   }
 }

@@ -25,33 +25,23 @@ export class Ask {
       onChoose: () => this.entity.value && this.submit(),
     });
     this.reverse = null;
-    this.left = el("div", { class: "place" });
-    this.right = el("div", { class: "place" });
-    this.unknown = el("div", { class: "field unknown" });
-    this.flipper = el(
-      "button",
-      { type: "button", class: "tool flip", id: "flip", onclick: () => this.flip() },
-      icon("flip"),
-    );
+    this.left = el("div.place");
+    this.right = el("div.place");
+    this.unknown = el("div.field.unknown");
+    this.flipper = el("button.tool.flip", { id: "flip", onclick: () => this.flip() }, icon("flip"));
     this.form = el(
-      "form",
-      { class: "question", id: "question", onsubmit: (event) => this.onSubmit(event) },
+      "form.question",
+      { id: "question", onsubmit: (event) => this.onSubmit(event) },
       el(
-        "div",
-        { class: "triple" },
+        "div.triple",
         this.left,
-        el("div", { class: "place middle" }, this.relation.node),
+        el("div.place.middle", this.relation.node),
         this.right,
-        el(
-          "div",
-          { class: "ask-buttons" },
-          this.flipper,
-          el("button", { class: "primary", id: "ask-button" }, "Ask"),
-        ),
+        el("div.ask-buttons", this.flipper, el("button.primary", { type: "submit", id: "ask-button" }, "Ask")),
       ),
       this.options(),
     );
-    this.examples = el("div", { class: "examples", id: "examples" });
+    this.examples = el("div.examples", { id: "examples" });
     clear(byId("ask"), this.form, this.examples);
     this.place(false);
   }
@@ -70,18 +60,18 @@ export class Ask {
       el("option", { value: "fused" }, "all evidence"),
       el("option", { value: "paths" }, "paths alone"),
     );
-    this.rankingBox = el("label", { class: "pick", hidden: true }, el("span", {}, "Ranked by"), this.ranking);
+    this.rankingBox = el("label.pick", { hidden: true }, el("span", "Ranked by"), this.ranking);
     this.k = el(
       "select",
       { id: "k", "aria-label": "How many answers", onchange: () => this.again({ k: Number(this.k.value) }) },
       COUNTS.map((n) => el("option", { value: n }, `${n} answers`)),
     );
     return el(
-      "div",
-      { class: "options", role: "group", "aria-label": "Options" },
-      el("label", { class: "switch", title }, this.grounded, el("span", {}, "Facts only")),
+      "div.options",
+      { role: "group", "aria-label": "Options" },
+      el("label.switch", { title }, this.grounded, el("span", "Facts only")),
       this.rankingBox,
-      el("span", { class: "pick" }, this.k),
+      el("span.pick", this.k),
     );
   }
 
@@ -95,8 +85,8 @@ export class Ask {
     }
     const chips = (card.examples ?? [])
       .slice(0, 6)
-      .map((one) => el("button", { type: "button", class: "chip", onclick: () => this.pose(one) }, words(one)));
-    clear(this.examples, chips.length ? [el("span", { class: "quiet" }, "Try"), ...chips] : []);
+      .map((one) => el("button.chip", { onclick: () => this.pose(one) }, words(one)));
+    clear(this.examples, chips.length ? [el("span.quiet", "Try"), ...chips] : []);
   }
 
   pose({ head, relation, tail }) {
@@ -124,13 +114,8 @@ export class Ask {
     this.entity.list.setAttribute("aria-label", this.entity.label.textContent);
     clear(
       this.unknown,
-      el("span", { class: "label" }, reverse ? "Subject" : "Answer"),
-      el(
-        "span",
-        { class: "mystery" },
-        el("span", { "aria-hidden": "true" }, "?"),
-        el("span", { class: "unseen" }, "asked for"),
-      ),
+      el("span.label", reverse ? "Subject" : "Answer"),
+      el("span.mystery", el("span", { "aria-hidden": "true" }, "?"), el("span.unseen", "asked for")),
     );
     clear(this.left, reverse ? this.unknown : this.entity.node);
     clear(this.right, reverse ? this.entity.node : this.unknown);

@@ -6,13 +6,8 @@ import { current } from "./state.js";
 
 export class AttentionMap {
   constructor() {
-    this.body = el("div", { class: "attention-body" });
-    this.node = el(
-      "details",
-      { class: "attention", id: "attention" },
-      el("summary", {}, "Where the model looked"),
-      this.body,
-    );
+    this.body = el("div.attention-body");
+    this.node = el("details.attention", { id: "attention" }, el("summary", "Where the model looked"), this.body);
     this.node.addEventListener("toggle", () => this.node.open && this.load());
   }
 
@@ -30,14 +25,14 @@ export class AttentionMap {
     this.waiting?.abort();
     this.waiting = new AbortController();
     const { signal } = this.waiting;
-    clear(this.body, el("p", { class: "quiet" }, "Looking over its shoulder …"));
+    clear(this.body, el("p.quiet", "Looking over its shoulder …"));
     try {
       const data = await api.attention(current().model, this.question, signal);
       if (signal.aborted) return;
       this.data = data;
       this.build();
     } catch (error) {
-      if (!api.wasCancelled(error)) clear(this.body, el("p", { class: "quiet" }, error.message));
+      if (!api.wasCancelled(error)) clear(this.body, el("p.quiet", error.message));
     }
   }
 
@@ -53,23 +48,21 @@ export class AttentionMap {
       el("option", { value: "mean" }, "mean of all"),
       numbered(heads),
     );
-    this.table = el("table", { class: "heat" });
-    this.said = el("p", { class: "heat-said", role: "status" });
+    this.table = el("table.heat");
+    this.said = el("p.heat-said", { role: "status" });
     clear(
       this.body,
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         "While writing the path to this answer, each token (row) looks at the question and at what it has " +
           "written so far (columns). Each row adds up to 1.",
       ),
       el(
-        "div",
-        { class: "heat-picks" },
-        el("label", { class: "pick" }, el("span", {}, "Layer"), this.layer),
-        el("label", { class: "pick" }, el("span", {}, "Attention head"), this.head),
+        "div.heat-picks",
+        el("label.pick", el("span", "Layer"), this.layer),
+        el("label.pick", el("span", "Attention head"), this.head),
       ),
-      el("div", { class: "heat-scroll" }, this.table),
+      el("div.heat-scroll", this.table),
       this.said,
     );
     this.draw();
@@ -89,20 +82,19 @@ export class AttentionMap {
     const which = `layer ${this.layer.selectedOptions[0].text}, head ${this.head.selectedOptions[0].text}`;
     const column = (token, j) => {
       const look = j < asked ? "asked" : "";
-      return el("th", { scope: "col", title: this.word(j), class: look }, el("span", {}, token));
+      return el("th", { scope: "col", title: this.word(j), class: look }, el("span", token));
     };
     const row = (token, i) =>
       el(
         "tr",
-        {},
         el("th", { scope: "row", title: token }, token),
         tokens.map((_, j) => (j > i ? unseen() : this.cell(i, j, weights[i][j]))),
       );
     clear(
       this.table,
-      el("caption", { class: "unseen" }, `Attention of the path’s tokens in ${which}`),
-      el("thead", {}, el("tr", {}, el("td", {}), tokens.map(column))),
-      el("tbody", {}, tokens.map(row).slice(asked)), // the question's own tokens see only each other
+      el("caption.unseen", `Attention of the path’s tokens in ${which}`),
+      el("thead", el("tr", el("td"), tokens.map(column))),
+      el("tbody", tokens.map(row).slice(asked)), // the question's own tokens see only each other
     );
     this.table.querySelector("td[data-at]")?.setAttribute("tabindex", "0");
     this.said.textContent = "";
@@ -145,4 +137,4 @@ export class AttentionMap {
   }
 }
 
-const unseen = () => el("td", { class: "never" }, el("span", { class: "unseen" }, "not seen"));
+const unseen = () => el("td.never", el("span.unseen", "not seen"));

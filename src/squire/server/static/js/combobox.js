@@ -46,7 +46,7 @@ export class Combobox {
       const option = event.target.closest("[role=option]");
       if (option) this.choose(Number(option.dataset.place));
     });
-    this.node = el("div", { class: "field combobox" }, this.label, this.input, this.list);
+    this.node = el("div.field.combobox", this.label, this.input, this.list);
   }
 
   get value() {
@@ -111,8 +111,8 @@ export class Combobox {
             "aria-selected": "false",
             title: one.name,
           },
-          el("span", { class: "name" }, marked(one.name, typed)),
-          one.note ? el("span", { class: "note" }, one.note) : null,
+          el("span.name", marked(one.name, typed)),
+          one.note ? el("span.note", one.note) : null,
         ),
       ];
     });
@@ -196,5 +196,5 @@ function marked(name, typed) {
   const same = lower.length === name.length; // lower case can be longer
   const at = typed && same ? lower.indexOf(wanted) : -1;
   if (at < 0) return [name];
-  return [name.slice(0, at), el("mark", {}, name.slice(at, at + typed.length)), name.slice(at + typed.length)];
+  return [name.slice(0, at), el("mark", name.slice(at, at + typed.length)), name.slice(at + typed.length)];
 }

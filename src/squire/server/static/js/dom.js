@@ -2,23 +2,24 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** `el("button", {class: "chip", onclick: ask}, "Austria")`; false and null attributes are left out. */
-export function el(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
+/** `el("button.chip", { onclick: ask }, "Austria")`; false and null attributes are left out. */
+export const el = (kind, ...rest) => make((tag) => document.createElement(tag), kind, rest);
 
 /** The same for SVG. */
-export function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
-}
+export const svg = (kind, ...rest) => make((tag) => document.createElementNS(SVG, tag), kind, rest);
 
-function fill(node, attributes, children) {
+function make(create, kind, rest) {
+  const [tag, ...classes] = kind.split(".");
+  const attributes = rest[0]?.constructor === Object ? rest.shift() : {};
+  const node = create(tag);
+  if (classes.length) node.setAttribute("class", classes.join(" "));
+  if (tag === "button") node.type = "button"; // unless it says that it submits
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : name === "title" ? shown(value) : String(value));
   }
-  node.append(...there(children));
+  node.append(...there(rest));
   return node;
 }
 
@@ -36,11 +37,7 @@ export const shown = (text) =>
 
 /** An icon, hidden from screen readers. */
 export function icon(name) {
-  return svg(
-    "svg",
-    { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" },
-    svg("path", { d: ICONS[name] }),
-  );
+  return svg("svg.icon", { viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 }
 
 const ICONS = {
@@ -63,14 +60,13 @@ export function clear(node, ...children) {
 export function figuresTable(caption, headings, rows) {
   const columns = headings.map((name) => el("th", { scope: "col" }, name));
   return el(
-    "div",
-    { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Figures" },
+    "div.table-scroll",
+    { tabindex: "0", role: "group", "aria-label": "Figures" },
     el(
-      "table",
-      { class: "figures" },
-      el("caption", { class: "unseen" }, caption),
-      el("thead", {}, el("tr", {}, el("td", {}), columns)),
-      el("tbody", {}, rows),
+      "table.figures",
+      el("caption.unseen", caption),
+      el("thead", el("tr", el("td"), columns)),
+      el("tbody", rows),
     ),
   );
 }

@@ -25,9 +25,8 @@ export function drawSvg(scene, { onNode, about } = {}) {
   const width = about ? Math.max(scene.width, 420) : scene.width;
   const height = scene.height + (about ? TITLE + SOURCE : 0);
   return svg(
-    "svg",
+    "svg.paths",
     {
-      class: "paths",
       viewBox: `0 0 ${width} ${height}`,
       width,
       height,
@@ -68,9 +67,9 @@ function drawEdge(edge, paint) {
   return svg(
     "g",
     { class: `edge ${edge.is_fact ? "known" : "inferred"}${edge.lit ? " lit" : ""}`, "data-step": edge.step },
-    svg("title", {}, `${edge.head} – ${edge.relation} – ${edge.tail}${inferred}`),
-    svg("path", { class: "line", d: edge.d, ...paint("line", edge) }),
-    svg("path", { class: "tip", d: edge.tip, ...paint("tip", edge) }),
+    svg("title", `${edge.head} – ${edge.relation} – ${edge.tail}${inferred}`),
+    svg("path.line", { d: edge.d, ...paint("line", edge) }),
+    svg("path.tip", { d: edge.tip, ...paint("tip", edge) }),
     edge.lines.map((line, place) => text(line, edge.y - (edge.lines.length - 1 - place) * LABEL.line, false)),
     edge.probability ? text(edge.probability, edge.below, true) : null,
   );
@@ -92,7 +91,7 @@ function drawNode(node, paint, onNode) {
   return svg(
     "g",
     { class: `node ${node.kind}${node.lit ? " lit" : ""}`, ...button },
-    svg("title", {}, node.name),
+    svg("title", node.name),
     svg("rect", {
       x: node.x - node.width / 2,
       y: node.y - node.height / 2,

@@ -18,13 +18,13 @@ export class EvidencePanel {
     this.node = byId("evidence");
     this.saveAnswers = saveAnswers;
     this.attention = new AttentionMap();
-    this.canvas = el("div", { class: "canvas", id: "drawing", tabindex: "0", role: "group", "aria-label": "Drawing" });
+    this.canvas = el("div.canvas", { id: "drawing", tabindex: "0", role: "group", "aria-label": "Drawing" });
     new ResizeObserver(() => this.onResize()).observe(this.canvas);
   }
 
   wait() {
     this.answer = null;
-    clear(this.node, el("div", { class: "ghost-panel", "aria-hidden": "true" }));
+    clear(this.node, el("div.ghost-panel", { "aria-hidden": "true" }));
   }
 
   /** Shows the evidence of an answer; `view.path` is the index of the chosen path. `why()`: what is behind it.
@@ -52,65 +52,65 @@ export class EvidencePanel {
     };
     this.fact = fact;
     this.all = all;
-    this.said = el("p", { class: "sentence" });
-    this.tabs = el("div", { class: "path-tabs", role: "group", "aria-label": "Paths" });
-    this.detail = el("div", { class: "path-detail" });
+    this.said = el("p.sentence");
+    this.tabs = el("div.path-tabs", { role: "group", "aria-label": "Paths" });
+    this.detail = el("div.path-detail");
     clear(
       this.node,
+      el("button.plain.to-list", { onclick: () => this.toList() }, icon("back"), "All answers"),
       el(
-        "button",
-        { type: "button", class: "plain to-list", onclick: () => this.toList() },
-        icon("back"),
-        "All answers",
-      ),
-      el(
-        "header",
-        { class: "fact" },
+        "header.fact",
+        el("h2", this.entity(fact.head), el("span.relation", fact.relation), this.entity(fact.tail)),
         el(
-          "h2",
-          {},
-          this.entity(fact.head),
-          el("span", { class: "relation" }, fact.relation),
-          this.entity(fact.tail),
-        ),
-        el(
-          "div",
-          { class: "fact-tags" },
-          this.isFact ? gradeBadge("fact") : el("span", { class: "quiet" }, likely(answer)),
+          "div.fact-tags",
+          this.isFact ? gradeBadge("fact") : el("span.quiet", likely(answer)),
           answer.evidence && !answer.is_fact ? gradeBadge(answer.evidence.grade) : null,
         ),
       ),
       this.said,
       this.paths.length && !answer.is_fact
         ? el(
-            "figure",
-            { class: "drawing" },
+            "figure.drawing",
             this.canvas,
             this.tabs,
             el(
-              "figcaption",
-              { class: "key" },
-              el("span", { class: "solid" }, "fact of the graph"),
-              el("span", { class: "dashed" }, "inferred, with its probability"),
-              el("span", { class: "hint" }, "Choose a name to look around"),
+              "figcaption.key",
+              el("span.solid", "fact of the graph"),
+              el("span.dashed", "inferred, with its probability"),
+              el("span.hint", "Choose a name to look around"),
             ),
           )
         : null,
       this.against.length
-        ? [el("h3", {}, "Against it"), el("ul", { class: "against" }, this.against.map((one) => el("li", {}, one)))]
+        ? [
+            el("h3", "Against it"),
+            el(
+              "ul.against",
+              this.against.map((one) => el("li", one)),
+            ),
+          ]
         : null,
-      whyThisScore(answer.sources ?? [], () => this.why(), (name) => this.entity(name)),
+      whyThisScore(
+        answer.sources ?? [],
+        () => this.why(),
+        (name) => this.entity(name),
+      ),
       this.detail,
       answer.is_fact ? null : this.attention.node,
       this.exports(fact),
     );
     if (!answer.is_fact)
-      this.attention.offer({ head: found.head, relation: found.relation, tail: found.tail, answer: answer.entity });
+      this.attention.offer({
+        head: found.head,
+        relation: found.relation,
+        tail: found.tail,
+        answer: answer.entity,
+      });
   }
 
   entity(name) {
     const look = () => go({ around: name });
-    return el("button", { type: "button", class: "entity", title: `Look around ${name}`, onclick: look }, name);
+    return el("button.entity", { title: `Look around ${name}`, onclick: look }, name);
   }
 
   nextPath() {
@@ -139,16 +139,11 @@ export class EvidencePanel {
     const more = this.paths.length - 1;
     if (!more) return [];
     if (!this.all)
-      return el("button", { type: "button", class: "path-tab", id: "more-paths", onclick: () => this.showAll() }, `+ ${more} more`);
+      return el("button.path-tab", { id: "more-paths", onclick: () => this.showAll() }, `+ ${more} more`);
     return this.paths.map((path, place) =>
       el(
-        "button",
-        {
-          type: "button",
-          class: "path-tab",
-          "aria-pressed": String(place === this.chosen),
-          onclick: () => this.choosePath(place),
-        },
+        "button.path-tab",
+        { "aria-pressed": String(place === this.chosen), onclick: () => this.choosePath(place) },
         `Path ${place + 1}`,
         el("i", { class: path.grade, "aria-hidden": "true" }),
       ),
@@ -180,13 +175,17 @@ export class EvidencePanel {
       const [, before, words] = /^((?:, (?:and )?)?)(.*)$/s.exec(clause);
       const on = { onmouseenter: light(step, true), onmouseleave: light(step, false) };
       const focus = { onfocus: light(step, true), onblur: light(step, false), tabindex: "0" };
-      parts.push(before, el("span", { class: "clause", "data-step": step, ...on, ...focus }, words, el("sup", {}, `${step + 1}`)));
+      parts.push(
+        before,
+        el("span.clause", { "data-step": step, ...on, ...focus }, words, el("sup", `${step + 1}`)),
+      );
     });
     return [...parts, "."];
   }
 
   light(step, is) {
-    for (const edge of this.canvas.querySelectorAll(`.edge.lit[data-step="${step}"]`)) edge.classList.toggle("hot", is);
+    for (const edge of this.canvas.querySelectorAll(`.edge.lit[data-step="${step}"]`))
+      edge.classList.toggle("hot", is);
     this.canvas.classList.toggle("dimmed", is);
   }
 
@@ -217,13 +216,16 @@ export class EvidencePanel {
       more > 0 ? `${plural(more, "more path leads", "more paths lead")} here` : "",
     ];
     return el(
-      "details",
-      { class: "path-words" },
-      el("summary", {}, `${place}, step by step`),
-      el("ol", { class: "steps", "aria-label": "Steps of the path" }, path.edges.map((edge) => this.step(edge))),
-      path.rule ? [ruleText(path.rule), el("p", { class: "quiet" }, trueIn(path.rule))] : null,
-      path.rule ? null : el("p", { class: "quiet" }, "No mined rule has this form; the model found the path itself."),
-      el("p", { class: "quiet" }, figures.filter(Boolean).join(" · ")),
+      "details.path-words",
+      el("summary", `${place}, step by step`),
+      el(
+        "ol.steps",
+        { "aria-label": "Steps of the path" },
+        path.edges.map((edge) => this.step(edge)),
+      ),
+      path.rule ? [ruleText(path.rule), el("p.quiet", trueIn(path.rule))] : null,
+      path.rule ? null : el("p.quiet", "No mined rule has this form; the model found the path itself."),
+      el("p.quiet", figures.filter(Boolean).join(" · ")),
     );
   }
 
@@ -232,30 +234,24 @@ export class EvidencePanel {
       "li",
       { class: edge.is_fact ? "step known" : "step inferred" },
       this.entity(edge.head),
-      el("span", { class: "relation" }, edge.relation),
+      el("span.relation", edge.relation),
       this.entity(edge.tail),
-      el("span", { class: "quiet" }, edge.is_fact ? "fact" : `inferred, ${rounded(edge.probability)}`),
+      el("span.quiet", edge.is_fact ? "fact" : `inferred, ${rounded(edge.probability)}`),
     );
   }
 
   exports(fact) {
-    const button = (words, sign, action) =>
-      el("button", { type: "button", class: "plain", onclick: action }, icon(sign), words);
+    const button = (words, sign, action) => el("button.plain", { onclick: action }, icon(sign), words);
     const name = fileName(fact);
     const drawn = this.paths.length && !this.answer.is_fact;
     return el(
-      "footer",
-      { class: "exports", role: "group", "aria-label": "Export" },
+      "footer.exports",
+      { role: "group", "aria-label": "Export" },
       button("Copy link", "link", copyLink),
       button("Answers as JSON", "save", this.saveAnswers),
       drawn ? button("Drawing as SVG", "save", () => saveSvg(this.scene, name, this.about())) : null,
       drawn ? button("as PNG", "save", () => savePng(this.scene, name, this.about())) : null,
-      el(
-        "details",
-        { class: "origin" },
-        el("summary", {}, "How this was computed"),
-        el("p", { class: "quiet" }, originWords(this.found.origin)),
-      ),
+      el("details.origin", el("summary", "How this was computed"), el("p.quiet", originWords(this.found.origin))),
     );
   }
 

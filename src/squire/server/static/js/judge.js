@@ -17,7 +17,7 @@ const NAME = "squire-annotator";
 
 export class Judge {
   constructor(place) {
-    this.body = el("div", { class: "page-column" });
+    this.body = el("div.page-column");
     place.append(this.body);
     this.before = []; // judged in this session, to go back to
     document.addEventListener("keydown", (event) => this.onKey(event));
@@ -37,9 +37,8 @@ export class Judge {
       spellcheck: "false",
     });
     const form = el(
-      "form",
+      "form.card.stack",
       {
-        class: "card stack",
         onsubmit: (event) => {
           event.preventDefault();
           this.begin(field.value.trim());
@@ -48,20 +47,18 @@ export class Judge {
       el("label", { for: "annotator" }, "Your name"),
       field,
       el(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         "Each judgement is saved under this name at once. You can stop at any time and continue later, here or with " +
           "‘squire study annotate’.",
       ),
-      el("div", { class: "buttons" }, el("button", { class: "primary" }, "Begin")),
+      el("div.buttons", el("button.primary", { type: "submit" }, "Begin")),
     );
     this.said = el("div", { role: "alert" });
     clear(
       this.body,
-      el("h1", {}, "Do these paths convince you?"),
+      el("h1", "Do these paths convince you?"),
       el(
-        "p",
-        { class: "lead" },
+        "p.lead",
         "You see a question, its right answer and the model’s path to it. Decide whether the path is a good " +
           "reason. The model’s own scores are hidden, so that they cannot bias you.",
       ),
@@ -100,42 +97,32 @@ export class Judge {
     const { total, judged } = this.standing;
     const { head, relation, tail } = task.question;
     const meter = el("progress", { max: total, value: judged, "aria-label": `${judged} of ${total} are judged` });
-    const picture = el("div", { class: "canvas" });
+    const picture = el("div.canvas");
     this.said = el("div", { role: "alert" });
     clear(
       this.body,
       el(
-        "div",
-        { class: "judge-top" },
+        "div.judge-top",
         meter,
-        el("span", { class: "quiet" }, `${judged} of ${total} judged`),
-        el("button", { type: "button", class: "plain", onclick: () => this.finish() }, "Stop here"),
+        el("span.quiet", `${judged} of ${total} judged`),
+        el("button.plain", { onclick: () => this.finish() }, "Stop here"),
       ),
       el(
-        "section",
-        { class: "card judged", "aria-label": "Path to judge" },
-        el(
-          "h1",
-          { tabindex: "-1" },
-          head,
-          " ",
-          el("span", { class: "relation" }, relation),
-          " ",
-          el("span", { class: "right-answer" }, tail),
-        ),
-        el("figure", { class: "drawing" }, picture),
+        "section.card.judged",
+        { "aria-label": "Path to judge" },
+        el("h1", { tabindex: "-1" }, head, " ", el("span.relation", relation), " ", el("span.right-answer", tail)),
+        el("figure.drawing", picture),
       ),
       el(
-        "div",
-        { class: "verdicts", role: "group", "aria-label": "Your judgement" },
+        "div.verdicts",
+        { role: "group", "aria-label": "Your judgement" },
         SCORES.map((one) => this.verdict(one, given)),
       ),
       el(
-        "div",
-        { class: "judge-foot" },
+        "div.judge-foot",
         el(
-          "button",
-          { type: "button", class: "plain", disabled: !this.before.length, onclick: () => this.back() },
+          "button.plain",
+          { disabled: !this.before.length, onclick: () => this.back() },
           icon("back"),
           "Back to the previous one (b)",
         ),
@@ -150,17 +137,11 @@ export class Judge {
 
   verdict({ score, key, name, words }, given) {
     return el(
-      "button",
-      {
-        type: "button",
-        class: "verdict",
-        "data-score": score,
-        "aria-pressed": String(given === score),
-        onclick: () => this.say(score),
-      },
-      el("kbd", {}, key),
-      el("b", {}, name),
-      el("span", { class: "quiet" }, words),
+      "button.verdict",
+      { "data-score": score, "aria-pressed": String(given === score), onclick: () => this.say(score) },
+      el("kbd", key),
+      el("b", name),
+      el("span.quiet", words),
     );
   }
 
@@ -184,28 +165,19 @@ export class Judge {
     const { summary, judged, total } = this.standing;
     clear(
       this.body,
-      el("h1", {}, judged === total ? "All paths are judged" : "So far"),
-      el("p", { class: "lead" }, `${judged} of ${total} paths are judged by ${this.annotator}.`),
+      el("h1", judged === total ? "All paths are judged" : "So far"),
+      el("p.lead", `${judged} of ${total} paths are judged by ${this.annotator}.`),
       summary ? summaryCard(summary) : null,
       el(
-        "div",
-        { class: "buttons" },
+        "div.buttons",
         judged < total
           ? el(
-              "button",
-              {
-                type: "button",
-                class: "primary",
-                onclick: () => this.step(() => api.annotation(this.model, this.annotator)),
-              },
+              "button.primary",
+              { onclick: () => this.step(() => api.annotation(this.model, this.annotator)) },
               "Continue",
             )
           : null,
-        el(
-          "button",
-          { type: "button", class: "plain", onclick: () => this.open(this.model) },
-          "Another annotator",
-        ),
+        el("button.plain", { onclick: () => this.open(this.model) }, "Another annotator"),
       ),
     );
     announce(`${judged} of ${total} paths are judged.`);
@@ -239,29 +211,26 @@ function summaryCard(summary) {
   const figure = (value, interval) =>
     el(
       "td",
-      {},
-      el("span", { class: "figure" }, value.toFixed(1)),
-      interval ? el("span", { class: "interval" }, `${interval[0].toFixed(1)} – ${interval[1].toFixed(1)}`) : null,
+      el("span.figure", value.toFixed(1)),
+      interval ? el("span.interval", `${interval[0].toFixed(1)} – ${interval[1].toFixed(1)}`) : null,
     );
   return el(
-    "section",
-    { class: "card" },
+    "section.card",
     figuresTable(
       "Interpretability",
       ["questions", "score", "reasonable, %"],
       rows.map(([name, one]) =>
         el(
           "tr",
-          {},
           el("th", { scope: "row" }, name),
-          el("td", {}, el("span", { class: "figure" }, one.questions)),
+          el("td", el("span.figure", one.questions)),
           figure(one.score, one.questions > 1 && one.score_interval),
           figure(one.reasonable, one.questions > 1 && one.reasonable_interval),
         ),
       ),
     ),
-    el("p", { class: "quiet" }, "Score: the mean judgement times 100. Below each figure: its 95 % interval."),
-    el("p", { class: "small" }, el("code", {}, summary.signature)),
+    el("p.quiet", "Score: the mean judgement times 100. Below each figure: its 95 % interval."),
+    el("p.small", el("code", summary.signature)),
   );
 }
 

@@ -24,12 +24,10 @@ export function showQuality(place, card) {
   clear(
     place,
     el(
-      "div",
-      { class: "page-column" },
-      el("h1", {}, `How good is ${card.name}?`),
+      "div.page-column",
+      el("h1", `How good is ${card.name}?`),
       el(
-        "p",
-        { class: "lead" },
+        "p.lead",
         "The model was asked for facts that it had not seen. The last row does no reasoning: it always guesses the " +
           "most frequent answer. The difference is what the model adds.",
       ),
@@ -41,14 +39,12 @@ export function showQuality(place, card) {
 
 function nothing(card) {
   return el(
-    "div",
-    { class: "card" },
-    el("h2", {}, "Not evaluated yet"),
+    "div.card",
+    el("h2", "Not evaluated yet"),
     el(
       "p",
-      {},
       "This model has not been evaluated, so do not rely on its ranking. Run ",
-      el("code", {}, `squire evaluate ${card.name}`),
+      el("code", `squire evaluate ${card.name}`),
       " with its run folder, then reload.",
     ),
   );
@@ -70,12 +66,10 @@ function result(one) {
   const first = signatures[0];
   const asked = first.side === "both" ? "heads and tails" : "tails";
   return el(
-    "section",
-    { class: "card" },
-    el("h2", {}, `${first.dataset}, ${first.split} questions`),
+    "section.card",
+    el("h2", `${first.dataset}, ${first.split} questions`),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       `${count(one.rows[0].queries)} questions for ${asked}; other right answers filtered, ties ranked ` +
         `${first.ties ?? "realistic"}. Below each figure: its 95 % interval.`,
     ),
@@ -85,8 +79,7 @@ function result(one) {
       one.rows.map((row, place) => tableRow(row, signatures[place])),
     ),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       "MRR: the mean of 1 / rank of the right answer. Hits@10: how often it is among the first ten. 1 is " +
         "perfect. Clearly: the intervals do not overlap.",
     ),
@@ -96,11 +89,10 @@ function result(one) {
     el(
       "details",
       { open: true },
-      el("summary", {}, "Signatures"),
+      el("summary", "Signatures"),
       el(
-        "ul",
-        { class: "signatures" },
-        one.rows.map((row) => el("li", {}, el("code", {}, row.signature))),
+        "ul.signatures",
+        one.rows.map((row) => el("li", el("code", row.signature))),
       ),
     ),
   );
@@ -121,24 +113,21 @@ function verdict(rows, signatures) {
           : "not clearly different from";
     return [`${how} ${(ROWS[signatures[place].method] ?? signatures[place].method).toLowerCase()}`];
   });
-  return words.length
-    ? el("p", { class: "verdict-line" }, `By MRR this model is ${words.join("; it is ")}.`)
-    : null;
+  return words.length ? el("p.verdict-line", `By MRR this model is ${words.join("; it is ")}.`) : null;
 }
 
 const isOurs = (signature) => ["paths", "fused"].includes(signature.method);
 
 function tableRow(row, signature) {
   const cell = ([key]) => {
-    const fill = el("span", { class: "fill" });
+    const fill = el("span.fill");
     fill.style.width = `${100 * row[key]}%`;
     const interval = row.intervals?.[key];
     return el(
       "td",
-      {},
-      el("span", { class: "figure" }, metric(row[key])),
-      interval ? el("span", { class: "interval" }, `${metric(interval[0])} – ${metric(interval[1])}`) : null,
-      el("span", { class: "bar", "aria-hidden": "true" }, fill),
+      el("span.figure", metric(row[key])),
+      interval ? el("span.interval", `${metric(interval[0])} – ${metric(interval[1])}`) : null,
+      el("span.bar", { "aria-hidden": "true" }, fill),
     );
   };
   return el(
@@ -158,20 +147,13 @@ function evidence(shares) {
     return node;
   };
   return el(
-    "div",
-    { class: "shares" },
-    el("h3", {}, "Evidence for the first ten answers"),
-    el("div", { class: "stack-bar", "aria-hidden": "true" }, found.filter(([, share]) => share > 0).map(part)),
+    "div.shares",
+    el("h3", "Evidence for the first ten answers"),
+    el("div.stack-bar", { "aria-hidden": "true" }, found.filter(([, share]) => share > 0).map(part)),
     el(
-      "dl",
-      { class: "legend" },
+      "dl.legend",
       found.map(([grade, share]) =>
-        el(
-          "div",
-          {},
-          el("dt", {}, gradeBadge(grade)),
-          el("dd", {}, el("b", {}, percent(share)), ` ${GRADES[grade] ?? ""}`),
-        ),
+        el("div", el("dt", gradeBadge(grade)), el("dd", el("b", percent(share)), ` ${GRADES[grade] ?? ""}`)),
       ),
     ),
   );
@@ -185,17 +167,14 @@ function reliability(curves) {
   if (!found.length) return null;
   return el(
     "div",
-    {},
-    el("h3", {}, "Is its confidence reliable?"),
+    el("h3", "Is its confidence reliable?"),
     el(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       "On the diagonal, 60 % of the answers that are called 60 % likely are true. Below it the model is too sure, " +
         "above it not sure enough. Benchmark questions all have a missing answer; most ordinary ones have none.",
     ),
     el(
-      "div",
-      { class: "curves" },
+      "div.curves",
       found.map(([name, curve]) => reliabilityCurve(name, curve)),
     ),
   );
@@ -215,16 +194,12 @@ function about(card) {
     ["Squire", card.version],
   ];
   return el(
-    "section",
-    { class: "card" },
-    el("h2", {}, "About this model"),
-    card.description ? el("p", {}, card.description) : null,
+    "section.card",
+    el("h2", "About this model"),
+    card.description ? el("p", card.description) : null,
     el(
-      "dl",
-      { class: "facts" },
-      rows
-        .filter(([, value]) => value)
-        .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+      "dl.facts",
+      rows.filter(([, value]) => value).map(([name, value]) => el("div", el("dt", name), el("dd", value))),
     ),
   );
 }

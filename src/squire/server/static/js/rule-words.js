@@ -17,7 +17,7 @@ export function parseRule(text) {
 
 export function ruleText({ text }) {
   const parsed = parseRule(text);
-  return el("p", { class: "rule-text" }, parsed ? sentence(parsed) : el("code", {}, text));
+  return el("p.rule-text", parsed ? sentence(parsed) : el("code", text));
 }
 
 function sentence({ head, body }) {
@@ -28,7 +28,6 @@ function sentence({ head, body }) {
   return [...parts, ", then ", fact(head), "."];
 }
 
-const fact = ({ relation, from, to }) =>
-  el("span", { class: "atom" }, end(from), ` ${relation} `, end(to));
+const fact = ({ relation, from, to }) => el("span.atom", end(from), ` ${relation} `, end(to));
 
-const end = (name) => (/^[A-Z]$/.test(name) ? el("var", {}, name) : el("b", {}, name));
+const end = (name) => (/^[A-Z]$/.test(name) ? el("var", name) : el("b", name));

@@ -151,7 +151,9 @@ function across(rows, inner, width) {
 
 /** A line from left to right; to and from the ports of lower rows with a rounded corner. */
 function route([left, right], y, from, to, backwards) {
-  const begin = from ? `M${from}L${from[0]},${y - ROUND}Q${from[0]},${y} ${from[0] + ROUND},${y}` : `M${left},${y}`;
+  const begin = from
+    ? `M${from}L${from[0]},${y - ROUND}Q${from[0]},${y} ${from[0] + ROUND},${y}`
+    : `M${left},${y}`;
   const end = to ? `L${to[0] - ROUND},${y}Q${to[0]},${y} ${to[0]},${y - ROUND}L${to}` : `L${right},${y}`;
   const tip = backwards
     ? arrow(from ?? [left, y], from ? [0, -1] : [-1, 0])
@@ -160,7 +162,10 @@ function route([left, right], y, from, to, backwards) {
 }
 
 function downward(row) {
-  const widest = Math.max(...row.nodes.map((node) => node.width), ...row.edges.map((edge) => 2 * (edge.labelWidth + 14)));
+  const widest = Math.max(
+    ...row.nodes.map((node) => node.width),
+    ...row.edges.map((edge) => 2 * (edge.labelWidth + 14)),
+  );
   const x = MARGIN + widest / 2;
   const nodes = [];
   const edges = [];

@@ -21,11 +21,10 @@ export class Seek {
         })),
       onChoose: (name) => this.look(name),
     });
-    this.said = el("p", { class: "quiet", role: "status" });
+    this.said = el("p.quiet", { role: "status" });
     this.node = el(
-      "form",
+      "form.seek",
       {
-        class: "seek",
         onsubmit: (event) => {
           event.preventDefault();
           if (this.box.value) this.look(this.box.value);

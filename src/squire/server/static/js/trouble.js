@@ -14,23 +14,18 @@ const RETRY = ["unreachable", "busy", "internal", "too_slow", "stopping", "unaut
 
 /** onName(name): a name was meant; onRetry(): the same once more. */
 export function trouble(place, error, { onName, onRetry } = {}) {
-  const names = (error.nearest ?? []).map((name) =>
-    el("button", { type: "button", class: "chip", onclick: () => onName?.(name) }, name),
-  );
+  const names = (error.nearest ?? []).map((name) => el("button.chip", { onclick: () => onName?.(name) }, name));
   clear(
     place,
     el(
-      "div",
-      { class: "trouble" },
-      el("h2", {}, TITLES[error.code] ?? "Something went wrong"),
-      el("p", {}, sentence(error.message, names.length > 0)),
-      names.length && onName
-        ? el("div", { class: "chips" }, el("span", { class: "quiet" }, "Did you mean"), names)
-        : null,
+      "div.trouble",
+      el("h2", TITLES[error.code] ?? "Something went wrong"),
+      el("p", sentence(error.message, names.length > 0)),
+      names.length && onName ? el("div.chips", el("span.quiet", "Did you mean"), names) : null,
       onRetry && RETRY.includes(error.code)
-        ? el("button", { type: "button", class: "plain", onclick: () => (clear(place), onRetry()) }, "Try again")
+        ? el("button.plain", { onclick: () => (clear(place), onRetry()) }, "Try again")
         : null,
-      error.requestId ? el("p", { class: "quiet small" }, `Request ${error.requestId}`) : null,
+      error.requestId ? el("p.quiet.small", `Request ${error.requestId}`) : null,
     ),
   );
 }
