@@ -220,6 +220,57 @@ def test_click_an_entity_look_around_and_ask_onward(visit: Visit) -> None:
     expect(page.locator("#relation")).to_have_value("ex:parent")
 
 
+def test_how_two_are_connected_from_an_answer_and_from_around(visit: Visit) -> None:
+    page = visit.page
+    visit.open(f"{QUESTION}&answer=cleo+2")
+    page.get_by_role("button", name="How are these two connected?").click()
+    sheet = page.get_by_role("dialog", name="How are cleo and cleo 2 connected?")
+    found = asked(visit.address, "models/family/connect", {"first": "cleo", "second": "cleo 2"})["groups"]
+    said = sheet.locator(".connections li")
+    expect(said).to_have_count(len(found))
+    expect(said.first).to_contain_text(" – ".join(found[0]["relations"]))
+    expect(said.first).to_contain_text(f"{found[0]['count']} such path")
+    page.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+
+    visit.open(f"{QUESTION}&around=cleo+1")
+    page.locator("#connect-to").fill("finn 1")
+    page.locator("#connect-to").press("Enter")
+    expect(page.get_by_role("dialog", name="How are cleo 1 and finn 1 connected?")).to_be_visible()
+    assert "to=finn+1" in page.url
+
+
+def test_a_supposed_fact_counts_is_marked_and_shared(visit: Visit) -> None:
+    page = visit.page
+    visit.open("#/ask?model=family&head=finn&relation=likes&answer=zoe")
+    page.get_by_role("button", name="What if …").click()
+    page.locator("#suppose-head").fill("finn")
+    page.locator("#suppose-relation").fill("adores")
+    page.locator("#suppose-tail").fill("zoe")
+    page.get_by_role("button", name="Suppose it").click()
+    expect(page.get_by_text("There is no relation “adores”")).to_be_visible()
+    page.locator("#suppose-relation").fill("likes")
+    page.get_by_role("button", name="Suppose it").click()
+    known = page.locator("#answers .known")
+    expect(known).to_contain_text("zoe")
+    supposed = page.get_by_role("group", name="Supposed facts").get_by_role("button", name="finn · likes · zoe")
+    page.reload()  # it is in the link
+    visit.settle()
+    expect(known).to_contain_text("zoe")
+    supposed.click()
+    expect(supposed).to_have_count(0)
+    visit.settle()
+    expect(known).not_to_contain_text("zoe")
+    assert "facts" not in page.url
+
+
+def test_a_supposed_step_is_called_so_in_the_drawing(browser: Browser, fused: str) -> None:
+    with visiting(browser, fused) as visit:
+        fact = quote(json.dumps([["cleo 1", "ex:parent", "dan 2"]]))
+        visit.open(f"{QUESTION}&answer=dan+2&facts={fact}")
+        expect(visit.page.locator("#drawing")).to_contain_text("supposed")
+
+
 def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Visit, browser: Browser) -> None:
     page = visit.page
     first = asked(visit.address, "models/family/answer", {**ANSWER, "head": "finn"})["answers"][0]["entity"]

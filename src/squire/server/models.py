@@ -129,13 +129,13 @@ class Model:
         """How likely a fact is, equal to the output of `squire check --json`."""
         return as_json(check_fact(self._reasoner.supposing(facts), head, relation, tail, beam))
 
-    def connect(self, first: str, second: str, hops: int) -> bytes:
+    def connect(self, first: str, second: str, hops: int, facts: Rows = ()) -> bytes:
         """How two entities are connected, equal to the output of `squire connect --json`."""
-        return as_json(find_connections(self._reasoner, first, second, hops=hops))
+        return as_json(find_connections(self._reasoner.supposing(facts), first, second, hops=hops))
 
-    def why(self, head: str, relation: str, tail: str) -> bytes:
+    def why(self, head: str, relation: str, tail: str, facts: Rows = ()) -> bytes:
         """What an answer hangs on, equal to the output of `squire why --json`."""
-        return as_json(find_reasons(self._reasoner, head, relation, tail))
+        return as_json(find_reasons(self._reasoner.supposing(facts), head, relation, tail))
 
     def answer_if(self, asked: Any, facts: Rows) -> bytes:
         """The answers to a question if these facts were true."""

@@ -141,15 +141,16 @@ class BatchBody(OptionsBody):
     questions: list[QuestionBody] = Field(min_length=1, max_length=MAX_BATCH)
 
 
-class CheckBody(BaseModel):
+class ClaimBody(FactBody):
     """A possible fact."""
 
-    model_config = _config({**ASK_TAIL, "tail": "French"})
-    head: Label
-    relation: Label
-    tail: Label
-    beam: Beam | None = None
     facts: Supposed = []
+
+
+class CheckBody(ClaimBody):
+    """A possible fact, and how far to search."""
+
+    beam: Beam | None = None
 
 
 class ConnectBody(BaseModel):
@@ -159,6 +160,7 @@ class ConnectBody(BaseModel):
     first: Label
     second: Label
     hops: Annotated[int, Field(ge=1, le=3), INTEGER] = Field(3, description="Facts in a path, at most.")
+    facts: Supposed = []
 
 
 class AttentionBody(QuestionBody):
