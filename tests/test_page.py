@@ -418,6 +418,28 @@ def test_quality_stands_beside_rules_and_the_frequency(visit: Visit) -> None:
     expect(visit.chosen).to_have_text("cleo 1")
 
 
+def test_reviewing_by_keys_keeps_decisions_that_squire_add_reads(visit: Visit, page_run: Path) -> None:
+    page, card = visit.page, asked(visit.address, "models/family/review")["cards"][0]
+    visit.open("#/review")
+    title = page.locator("#review-view h1")
+    expect(title).to_contain_text(card["tail"])
+    expect(page.locator("#review-view .sentence")).to_have_text(card["why"])
+    page.keyboard.press("r")
+    expect(page.get_by_text("0 accepted · 1 rejected · 0 skipped")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page.get_by_text("0 accepted · 0 rejected · 0 skipped")).to_be_visible()
+    expect(title).to_contain_text(card["tail"])
+    page.get_by_role("button", name="Accept").click()
+    expect(page.get_by_text("1 accepted · 0 rejected · 0 skipped")).to_be_visible()
+    page.reload()  # what is decided does not come again
+    visit.settle()
+    expect(page.get_by_text("1 accepted · 0 rejected · 0 skipped")).to_be_visible()
+    page.keyboard.press("s")
+    expect(page.get_by_text("1 accepted · 0 rejected · 1 skipped")).to_be_visible()
+    [line] = (page_run / "review" / "accepted.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[0], line.split(",")[-1]] == [card["head"], card["tail"]]
+
+
 def test_judging_by_keys_resumes_and_ends_with_a_summary(visit: Visit, page_run: Path) -> None:
     page = visit.page
     visit.open("#/judge")

@@ -26,6 +26,7 @@ VIEWS = [
     f"{SUPPOSED}&around=cleo&to=dan",
     SUPPOSED,
     "#/quality",
+    "#/review",
     "#/judge",
 ]
 TOKEN = "open-sesame"
@@ -162,6 +163,8 @@ def test_axe_finds_nothing(browser: Browser, fused: str, colours: str, size: tup
     with visiting(browser, fused, color_scheme=colours, reduced_motion="reduce", viewport=shape) as visit:
         for place in VIEWS:
             visit.open(place)
+            if place == "#/review":
+                expect(visit.page.locator("#review-view p").first).to_contain_text("accepted")
             if place == SUPPOSED:
                 visit.page.get_by_role("button", name="What if …").click()
             if place == QUESTION:

@@ -251,3 +251,17 @@ def annotation_progress(model: ModelDep, annotator: Annotated[Annotator, Query(e
 def judge(model: ModelDep, body: schemas.JudgementBody) -> Any:
     """Records how convincing a path is; the last judgement of a question counts."""
     return model.judge(body.annotator, body.number, body.score)
+
+
+@model_api.get("/review", tags=["review"], response_model=schemas.ReviewCards, responses=_errors(429))
+async def review(
+    request: Request, service: ServiceDep, model: ModelDep, start: Annotated[int, Query(ge=0, le=2**31)] = 0
+) -> Response:
+    """Predicted and doubtful facts that nobody has decided about yet."""
+    return await service.decode(request, lambda: model.review(start))
+
+
+@model_api.post("/review", tags=["review"], response_model=schemas.ReviewProgress, responses=posted)
+def decide(model: ModelDep, body: schemas.DecisionBody) -> Any:
+    """Records a decision in the run folder, where `squire add` finds the accepted facts. The last one counts."""
+    return model.decide(body.head, body.relation, body.tail, body.decision)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squire.errors import SettingError
-from squire.server.models import SCORES, Aggregate, Evidence, Options, RankedBy
+from squire.server.models import SCORES, Aggregate, Decision, Evidence, Options, RankedBy
 from squire.studies import ANNOTATOR, check_annotator
 
 # Limits of one request; also in docs/service.md.
@@ -181,6 +181,13 @@ class JudgementBody(BaseModel):
     score: Score = Field(description="1 reasonable, 0.5 partially reasonable, 0 unreasonable.")
 
 
+class DecisionBody(FactBody):
+    """What a person says about a fact."""
+
+    model_config = _config({**ASK_TAIL, "tail": "French", "decision": "accept"})
+    decision: Decision
+
+
 # ---------------------------------------------------------------------------------------------------- responses
 
 
@@ -270,6 +277,26 @@ class AnnotationProgress(BaseModel):
     judged: int
     next: PathToJudge | None
     summary: dict[str, Any] | None
+
+
+class ReviewProgress(BaseModel):
+    accepted: int
+    rejected: int
+    skipped: int
+
+
+class ReviewCard(Triple):
+    is_fact: bool = Field(description="Whether the graph has it, but it is doubtful.")
+    confidence: float | None
+    why: str
+
+
+class ReviewCards(BaseModel):
+    """Facts to decide about."""
+
+    cards: list[ReviewCard]
+    next: int | None = Field(description="Where to go on; null if there are no more.")
+    progress: ReviewProgress
 
 
 class ErrorDetail(BaseModel):

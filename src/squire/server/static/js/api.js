@@ -85,4 +85,6 @@ export const neighbourhood = (model, entity, signal) =>
 	call(at(model, "neighbourhood", { entity, limit: 60 }), { signal });
 export const attention = (model, body, signal) => call(at(model, "attention"), { body, signal });
 export const annotation = (model, annotator) => call(at(model, "annotation", { annotator }));
+export const review = (model, start) => call(at(model, "review", { start }));
+export const decide = (model, body) => call(at(model, "review"), { body });
 export const judge = (model, body) => call(at(model, "annotation"), { body });

@@ -2,10 +2,10 @@
 // `squire study annotate`, so that work begun there can be continued here.
 
 import * as api from "./api.js";
-import { announce, clear, el, figuresTable, icon, isTyping } from "./dom.js";
+import { announce, clear, el, figuresTable, icon } from "./dom.js";
 import { drawSvg } from "./draw.js";
 import { sceneOf } from "./scene.js";
-import { current } from "./state.js";
+import { onKeys } from "./keys.js";
 import { trouble } from "./trouble.js";
 
 const SCORES = [
@@ -20,7 +20,8 @@ export class Judge {
 		this.body = el("div.page-column");
 		place.append(this.body);
 		this.before = []; // judged in this session, to go back to
-		document.addEventListener("keydown", (event) => this.onKey(event));
+		const scores = SCORES.map(({ key, score }) => [key, () => this.say(score)]);
+		onKeys({ ...Object.fromEntries(scores), b: () => this.task && this.back() }, "judge");
 	}
 
 	open(model) {
@@ -116,7 +117,7 @@ export class Judge {
 			el(
 				"div.verdicts",
 				{ role: "group", "aria-label": "Your judgement" },
-				SCORES.map((one) => this.verdict(one, given)),
+				SCORES.map((one) => verdict(one, () => this.say(one.score), given === one.score)),
 			),
 			el(
 				"div.judge-foot",
@@ -133,16 +134,6 @@ export class Judge {
 		picture.append(drawSvg(sceneOf([task.evidence], picture.clientWidth - 16, how)));
 		this.body.querySelector("h1").focus({ preventScroll: true });
 		announce(`${judged + 1} of ${total}. ${head} ${relation} ${tail}. ${inWords(task.evidence)}`);
-	}
-
-	verdict({ score, key, name, words }, given) {
-		return el(
-			"button.verdict",
-			{ "data-score": score, "aria-pressed": String(given === score), onclick: () => this.say(score) },
-			el("kbd", key),
-			el("b", name),
-			el("span.quiet", words),
-		);
 	}
 
 	async say(score) {
@@ -182,25 +173,17 @@ export class Judge {
 		);
 		announce(`${judged} of ${total} paths are judged.`);
 	}
-
-	onKey(event) {
-		if (
-			current().view !== "judge" ||
-			!this.task ||
-			isTyping(event) ||
-			event.ctrlKey ||
-			event.metaKey ||
-			event.altKey
-		)
-			return;
-		if (document.querySelector("dialog[open]")) return;
-		const one = SCORES.find(({ key }) => key === event.key);
-		if (one) this.say(one.score);
-		else if (event.key === "b") this.back();
-		else return;
-		event.preventDefault();
-	}
 }
+
+/** A button for a judgement and its key. */
+export const verdict = ({ key, name, words }, onclick, pressed) =>
+	el(
+		"button.verdict",
+		{ "aria-pressed": pressed === undefined ? null : String(pressed), onclick },
+		el("kbd", key),
+		el("b", name),
+		el("span.quiet", words),
+	);
 
 function summaryCard(summary) {
 	const rows = [

@@ -11,8 +11,9 @@ import { copyLink, saveAnswers } from "./export.js";
 import { Judge } from "./judge.js";
 import { onKeys } from "./keys.js";
 import { showQuality } from "./quality.js";
+import { Review } from "./review.js";
 import { Seek } from "./seek.js";
-import { QUESTION, asFacts, changed, current, go, question, subscribe } from "./state.js";
+import { QUESTION, VIEWS, asFacts, changed, current, go, question, subscribe } from "./state.js";
 import { trouble } from "./trouble.js";
 import { themeSwitch } from "./theme-switch.js";
 
@@ -28,6 +29,7 @@ class Page {
 		this.evidence = new EvidencePanel({ saveAnswers: () => this.found && saveAnswers(this.found) });
 		this.around = new Around();
 		this.judge = new Judge(byId("judge-view"));
+		this.review = new Review(byId("review-view"));
 		this.cards = new Map();
 		clear(byId("help-grades"), legendRows());
 		byId("help").addEventListener("click", () => byId("help-dialog").showModal());
@@ -81,7 +83,7 @@ class Page {
 
 	async render(now) {
 		if (!now.model) return go({ model: this.usual() }, { replace: true });
-		for (const view of ["ask", "quality", "judge"]) {
+		for (const view of VIEWS) {
 			byId(`${view}-view`).hidden = now.view !== view;
 			const link = document.querySelector(`[data-view=${view}]`);
 			if (now.view === view) link.setAttribute("aria-current", "page");
@@ -99,7 +101,8 @@ class Page {
 		const entered = now.view !== this.entered;
 		this.entered = now.view;
 		if (now.view === "quality") showQuality(byId("quality-view"), card);
-		if (now.view === "judge" && (entered || this.judge.model !== now.model)) this.judge.open(now.model);
+		const part = this[now.view]; // of review and judge
+		if (part?.open && (entered || part.model !== now.model)) part.open(now.model);
 		if (now.view !== "ask") return;
 		this.ask.show(now);
 		if (changed(QUESTION, now, this.shown ?? {})) await this.answer(now);
@@ -139,7 +142,10 @@ class Page {
 
 	title({ view, head, relation, tail, reverse }) {
 		const question = relation ? `${reverse ? "?" : head} · ${relation} · ${reverse ? tail : "?"}` : "";
-		document.title = [view === "ask" ? question : { quality: "Quality", judge: "Judge paths" }[view], "SQUIRE"]
+		document.title = [
+			view === "ask" ? question : { quality: "Quality", review: "Review", judge: "Judge paths" }[view],
+			"SQUIRE",
+		]
 			.filter(Boolean)
 			.join(" – ");
 	}

@@ -1,7 +1,7 @@
 // The current view and its address. The hash is the only place where the view is stored.
 
 const EMPTY = {
-	view: "ask", // ask, quality or judge
+	view: "ask", // one of VIEWS
 	model: "",
 	head: "",
 	relation: "",
@@ -16,7 +16,7 @@ const EMPTY = {
 	to: "", // how that one is connected to this one
 	facts: "", // JSON of facts that are supposed: [[head, relation, tail]]
 };
-const VIEWS = ["ask", "quality", "judge"];
+export const VIEWS = ["ask", "quality", "review", "judge"];
 export const COUNTS = [5, 10, 25, 50];
 /** The keys that make up a question. */
 export const QUESTION = ["model", "head", "relation", "tail", "grounded", "ranking", "k", "facts"];
