@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from small_run import copy_of_run
 from typer.testing import CliRunner
 
 import squire
 from squire.cli import app
-from squire.errors import UnknownName
+from squire.errors import DataError, UnknownName
 from squire.studies import Review
 from squire.studies.review import Card
 
 
 def all_cards(review: Review) -> list[Card]:
-    found, start = [], 0
+    found: list[Card] = []
+    start: int | None = 0
     while start is not None:
         cards, start = review.cards(start)
         found += cards
@@ -61,3 +64,17 @@ def test_an_unknown_name_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="nobody"):
         review.decide("nobody", "likes", "ben", "accept")
     assert not review.folder.exists()
+
+
+def test_doubtful_facts_come_first_if_they_were_listed(tmp_path: Path) -> None:
+    review = Review(squire.Run(copy_of_run(tmp_path / "family")).reasoner)
+    review.folder.mkdir()
+    rows = [("ada", "likes", "ben", 0.01, "Odd."), ("ada", "likes", "someone who is gone", 0.02, "Odd.")]
+    names = ["head", "relation", "tail", "confidence", "against"]
+    pq.write_table(pa.table([*map(list, zip(*rows, strict=True))], names), review.folder / "doubtful.parquet")
+    assert review.cards(0) == ([Card(*rows[0][:3], True, *rows[0][3:])], 1)
+    review.decide("ada", "likes", "ben", "reject")
+    assert not any(card.is_fact for card in all_cards(review))
+    (review.folder / "doubtful.parquet").write_text("no table")
+    with pytest.raises(DataError, match="squire doubt"):
+        review.cards(0)

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from squire.completion.questions import HeadQuestions
 from squire.core.files import create_bytes
 from squire.core.run_files import REVIEW
+from squire.errors import DataError, UnknownName
 from squire.studies.journal import Journal
 
 if TYPE_CHECKING:
@@ -89,10 +91,15 @@ class Review:
 
     def _doubtful(self) -> Iterator[Card]:
         file = self.folder / DOUBTFUL
-        for row in pq.read_table(file).to_pylist() if file.exists() else ():
-            card = Card(row["head"], row["relation"], row["tail"], True, row["confidence"], row["against"])
-            if self._is_known(self._full(card)):
-                yield card
+        try:
+            table = pq.read_table(file, columns=["head", "relation", "tail", "confidence", "against"])
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowException):
+            raise DataError(f"{file}: not a file of `squire doubt`. Write it again, or remove it.") from None
+        for head, relation, tail, confidence, against in zip(*table.to_pydict().values(), strict=True):
+            if self._is_known((head, relation, tail)):
+                yield Card(head, relation, tail, True, confidence, against)
 
     # --------------------------------------------------------------------------------------------- decisions
 
@@ -128,8 +135,12 @@ class Review:
         return labels.entities[ids[0]], labels.relations[ids[1]], labels.entities[ids[2]]
 
     def _is_known(self, fact: Fact) -> bool:
-        labels = self._reasoner.labels
-        ids = labels.entity_id(fact[0]), labels.relation_id(fact[1]), labels.entity_id(fact[2])
+        """Whether the graph has it now; an entity may be gone since the decision."""
+        try:
+            labels, (head, relation, tail) = self._reasoner.labels, fact
+            ids = labels.entity_id(head), labels.relation_id(relation), labels.entity_id(tail)
+        except UnknownName:
+            return False
         return self._reasoner.run.facts.contains(*ids)
 
 
