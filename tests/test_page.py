@@ -269,6 +269,8 @@ def test_a_supposed_step_is_called_so_in_the_drawing(browser: Browser, fused: st
         fact = quote(json.dumps([["cleo 1", "ex:parent", "dan 2"]]))
         visit.open(f"{QUESTION}&answer=dan+2&facts={fact}")
         expect(visit.page.locator("#drawing")).to_contain_text("supposed")
+        visit.page.get_by_role("button", name="How are these two connected?").click()
+        expect(visit.page.locator(".connections li", has_text="(supposed)").first).to_be_visible()
 
 
 def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Visit, browser: Browser) -> None:

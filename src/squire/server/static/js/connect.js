@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { capital, count, percent, plural } from "./format.js";
-import { go, question } from "./state.js";
+import { go, isSupposed, question } from "./state.js";
 
 const SHOWN = 6; // kinds of paths at first
 const LEAST = 0.01; // confidence of a suggestion
@@ -25,7 +25,7 @@ export function connections({ groups, suggestions }) {
 const kind = ({ relations, count: paths, expected, paths: [example] }) =>
 	el(
 		"li",
-		el("p", `${capital(example.clauses.join(""))}.`),
+		el("p", `${capital(example.clauses.join(""))}.`, example.edges.some(isSupposed) && el("em", " (supposed)")),
 		el("p.quiet", `${relations.join(" – ")}: ${often(paths, expected)}`),
 	);
 

@@ -8,7 +8,7 @@ import { copyLink, fileName, savePng, saveSvg } from "./export.js";
 import { likely, plural, rounded } from "./format.js";
 import { ruleText } from "./rule-words.js";
 import { goalOf, sceneOf, startOf } from "./scene.js";
-import { go, supposed } from "./state.js";
+import { go, isSupposed } from "./state.js";
 import { trueIn, whyThisScore } from "./why.js";
 
 const UNLIKELY = 0.1; // as in the sentences of the API
@@ -40,7 +40,7 @@ export class EvidencePanel {
 			.filter((path) => path?.edges.length)
 			.map((path) => ({
 				...path,
-				edges: path.edges.map((edge) => ({ ...edge, supposed: isSupposed(edge, view) })),
+				edges: path.edges.map((edge) => ({ ...edge, supposed: isSupposed(edge) })),
 			}));
 		this.chosen = Math.min(view.path, Math.max(this.paths.length - 1, 0));
 		if (isNew) this.build(this.chosen > 0, view);
@@ -287,9 +287,6 @@ export class EvidencePanel {
 		byId("answers").querySelector("[aria-selected=true], [aria-pressed=true]")?.focus({ preventScroll: true });
 	}
 }
-
-const isSupposed = (edge, view) =>
-	supposed(view).some((fact) => fact.join() === [edge.head, edge.relation, edge.tail].join());
 
 /** `Chechen – language family → …`, for screen readers. */
 export function pathText(path) {

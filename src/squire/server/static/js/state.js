@@ -69,6 +69,9 @@ export const asFacts = (one) => supposed(one).map(([head, relation, tail]) => ({
 
 export const current = () => view;
 
+export const isSupposed = ({ head, relation, tail }) =>
+	supposed(view).some((fact) => fact.join() === [head, relation, tail].join());
+
 /** Calls `listener(now, before)` on every change. */
 export const subscribe = (listener) => listeners.push(listener);
 
