@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -19,6 +20,8 @@ from playwright.sync_api import Browser, expect, sync_playwright  # noqa: E402
 IMAGES = ROOT / "docs" / "images"
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 NIGER = "#/ask?model=world&head=Niger&relation=official+language&answer=French"
+SUPPOSED = quote('[["Niger","gained independence from","Portugal"]]')
+WHAT_IF = f"#/ask?model=world&head=Niger&relation=official+language&answer=Portuguese&facts={SUPPOSED}"
 AUSTRIA = "#/ask?model=world&head=Austria&relation=borders&answer=Netherlands"
 COLOURS = 48  # of the animation, which must be small
 
@@ -38,6 +41,15 @@ def still_pictures(browser: Browser, address: str) -> None:
         save(visit, "page-answer")
         visit.open("#/quality")
         save(visit, "page-quality")
+        visit.open(f"{WHAT_IF}&around=Niger&to=Portuguese")
+        expect(visit.page.locator(".connections li").first).to_be_visible()
+        save(visit, "page-connected")
+        visit.open(WHAT_IF)
+        expect(visit.page.locator("#drawing")).to_contain_text("supposed")
+        save(visit, "page-what-if")
+        visit.open("#/review")
+        expect(visit.page.locator("#review-view .sentence")).not_to_be_empty()
+        save(visit, "page-review")
     with visiting(browser, address, viewport=WIDE, color_scheme="dark") as visit:
         visit.open(AUSTRIA)
         visit.page.locator("#more-paths").click()

@@ -220,6 +220,59 @@ def test_click_an_entity_look_around_and_ask_onward(visit: Visit) -> None:
     expect(page.locator("#relation")).to_have_value("ex:parent")
 
 
+def test_how_two_are_connected_from_an_answer_and_from_around(visit: Visit) -> None:
+    page = visit.page
+    visit.open(f"{QUESTION}&answer=cleo+2")
+    page.get_by_role("button", name="How are these two connected?").click()
+    sheet = page.get_by_role("dialog", name="How are cleo and cleo 2 connected?")
+    found = asked(visit.address, "models/family/connect", {"first": "cleo", "second": "cleo 2"})["groups"]
+    said = sheet.locator(".connections li")
+    expect(said).to_have_count(len(found))
+    expect(said.first).to_contain_text(" – ".join(found[0]["relations"]))
+    expect(said.first).to_contain_text(f"{found[0]['count']} such path")
+    page.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+
+    visit.open(f"{QUESTION}&around=cleo+1")
+    page.locator("#connect-to").fill("finn 1")
+    page.locator("#connect-to").press("Enter")
+    expect(page.get_by_role("dialog", name="How are cleo 1 and finn 1 connected?")).to_be_visible()
+    assert "to=finn+1" in page.url
+
+
+def test_a_supposed_fact_counts_is_marked_and_shared(visit: Visit) -> None:
+    page = visit.page
+    visit.open("#/ask?model=family&head=finn&relation=likes&answer=zoe")
+    page.get_by_role("button", name="What if …").click()
+    page.locator("#suppose-head").fill("finn")
+    page.locator("#suppose-relation").fill("adores")
+    page.locator("#suppose-tail").fill("zoe")
+    page.get_by_role("button", name="Suppose it").click()
+    expect(page.get_by_text("There is no relation “adores”")).to_be_visible()
+    page.locator("#suppose-relation").fill("likes")
+    page.get_by_role("button", name="Suppose it").click()
+    known = page.locator("#answers .known")
+    expect(known).to_contain_text("zoe")
+    supposed = page.get_by_role("group", name="Supposed facts").get_by_role("button", name="finn · likes · zoe")
+    page.reload()  # it is in the link
+    visit.settle()
+    expect(known).to_contain_text("zoe")
+    supposed.click()
+    expect(supposed).to_have_count(0)
+    visit.settle()
+    expect(known).not_to_contain_text("zoe")
+    assert "facts" not in page.url
+
+
+def test_a_supposed_step_is_called_so_in_the_drawing(browser: Browser, fused: str) -> None:
+    with visiting(browser, fused) as visit:
+        fact = quote(json.dumps([["cleo 1", "ex:parent", "dan 2"]]))
+        visit.open(f"{QUESTION}&answer=dan+2&facts={fact}")
+        expect(visit.page.locator("#drawing")).to_contain_text("supposed")
+        visit.page.get_by_role("button", name="How are these two connected?").click()
+        expect(visit.page.locator(".connections li", has_text="(supposed)").first).to_be_visible()
+
+
 def test_a_link_restores_the_view_and_back_leads_to_the_last_question(visit: Visit, browser: Browser) -> None:
     page = visit.page
     first = asked(visit.address, "models/family/answer", {**ANSWER, "head": "finn"})["answers"][0]["entity"]
@@ -365,6 +418,28 @@ def test_quality_stands_beside_rules_and_the_frequency(visit: Visit) -> None:
     expect(shown.last).to_contain_text("The most frequent answer")
     visit.page.go_back()
     expect(visit.chosen).to_have_text("cleo 1")
+
+
+def test_reviewing_by_keys_keeps_decisions_that_squire_add_reads(visit: Visit, page_run: Path) -> None:
+    page, card = visit.page, asked(visit.address, "models/family/review")["cards"][0]
+    visit.open("#/review")
+    title = page.locator("#review-view h1")
+    expect(title).to_contain_text(card["tail"])
+    expect(page.locator("#review-view .sentence")).to_have_text(card["why"])
+    page.keyboard.press("r")
+    expect(page.get_by_text("0 accepted · 1 rejected · 0 skipped")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page.get_by_text("0 accepted · 0 rejected · 0 skipped")).to_be_visible()
+    expect(title).to_contain_text(card["tail"])
+    page.get_by_role("button", name="Accept").click()
+    expect(page.get_by_text("1 accepted · 0 rejected · 0 skipped")).to_be_visible()
+    page.reload()  # what is decided does not come again
+    visit.settle()
+    expect(page.get_by_text("1 accepted · 0 rejected · 0 skipped")).to_be_visible()
+    page.keyboard.press("s")
+    expect(page.get_by_text("1 accepted · 0 rejected · 1 skipped")).to_be_visible()
+    [line] = (page_run / "review" / "accepted.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[0], line.split(",")[-1]] == [card["head"], card["tail"]]
 
 
 def test_judging_by_keys_resumes_and_ends_with_a_summary(visit: Visit, page_run: Path) -> None:

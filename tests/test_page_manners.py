@@ -18,7 +18,17 @@ import squire
 
 STATIC = Path(squire.__file__).parent / "server" / "static"
 QUESTION = "#/ask?model=family&head=cleo&relation=grandparent"
-VIEWS = ["", QUESTION, f"{QUESTION}&around=cleo+1", "#/quality", "#/judge"]
+SUPPOSED = f"{QUESTION}&facts=%5B%5B%22cleo%22%2C%22likes%22%2C%22dan%22%5D%5D"
+VIEWS = [
+    "",
+    QUESTION,
+    f"{QUESTION}&around=cleo+1",
+    f"{SUPPOSED}&around=cleo&to=dan",
+    SUPPOSED,
+    "#/quality",
+    "#/review",
+    "#/judge",
+]
 TOKEN = "open-sesame"
 NAMES_TOO = {"label-content-name-mismatch": {"enabled": True}}  # axe calls it experimental
 BUDGET = 150_000  # bytes of script and style
@@ -125,7 +135,7 @@ def test_completion_follows_the_combobox_pattern(visit: Visit) -> None:
 def test_everything_has_a_name_that_can_be_heard(visit: Visit, place: str) -> None:
     visit.open(place)
     if "around" in place:
-        expect(visit.page.locator("#around .kinds")).to_be_visible()
+        expect(visit.page.locator("#around :is(.kinds, .connections)").first).to_be_visible()
     session = visit.page.context.new_cdp_session(visit.page)
     tree: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
     roles = [
@@ -153,12 +163,16 @@ def test_axe_finds_nothing(browser: Browser, fused: str, colours: str, size: tup
     with visiting(browser, fused, color_scheme=colours, reduced_motion="reduce", viewport=shape) as visit:
         for place in VIEWS:
             visit.open(place)
+            if place == "#/review":
+                expect(visit.page.locator("#review-view p").first).to_contain_text("accepted")
+            if place == SUPPOSED:
+                visit.page.get_by_role("button", name="What if …").click()
             if place == QUESTION:
                 expect(visit.page.locator(".sentence")).not_to_be_empty()
                 for fold in visit.page.locator("#evidence details > summary").all():
                     fold.click()
             if "around" in place:
-                expect(visit.page.locator("#around .kinds")).to_be_visible()
+                expect(visit.page.locator("#around :is(.kinds, .connections)").first).to_be_visible()
             assert not visit.is_wider_than_the_screen(), place
             found = Axe().run(visit.page, options={"rules": NAMES_TOO}).response["violations"]
             said = [f"{place} {one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
@@ -323,13 +337,14 @@ def test_addresses_survive_any_name(visit: Visit) -> None:
         """async (name) => {
           const {parse, hashOf} = await import("/static/js/state.js");
           const view = {...parse(""), model: name, tail: name, relation: name, reverse: true, grounded: true,
-                        k: 25, ranking: "paths", answer: name, path: 2, around: name};
-          return [view, parse(hashOf(view)), parse("#/nonsense?k=7&path=x&ranking=odd")];
+                        k: 25, ranking: "paths", answer: name, path: 2, around: name, to: name,
+                        facts: JSON.stringify([[name, name, name]])};
+          return [view, parse(hashOf(view)), parse("#/nonsense?k=7&path=x&ranking=odd&facts=[[1,2]]")];
         }""",
         name,
     )
     assert found[0] == found[1]
-    assert (found[2]["view"], found[2]["k"], found[2]["path"], found[2]["ranking"]) == ("ask", 10, 0, "")
+    assert [found[2][key] for key in ("view", "k", "path", "ranking", "facts")] == ["ask", 10, 0, "", ""]
 
 
 def test_a_rule_becomes_a_sentence_unless_a_name_breaks_its_form(visit: Visit) -> None:

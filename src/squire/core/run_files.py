@@ -15,6 +15,7 @@ EDGES = "edges"  # a checkpoint: edge embeddings while they are fitted
 METRICS = "metrics.jsonl"  # one line for each step and each validation
 FUSION = "fusion"  # a checkpoint: the ranker over all evidence
 ANNOTATION = "annotation"  # a folder: paths to be judged and the judgements, unless another folder is given
+REVIEW = "review"  # a folder: decisions about predicted and doubtful facts
 CHANGES = "changes"  # a folder: facts that were added or removed after training
 EXAMPLES = "examples.json"  # questions that the model answers well
 LOCK = "lock"  # held while a process trains in the folder

@@ -41,8 +41,9 @@ from squire import __version__ as __version__
 from squire.errors import SettingError, UnknownName
 from squire.server.autocomplete import FITS, LabelSearch, fitting, open_questions
 from squire.server.problems import Problem, as_json
-from squire.studies import ANNOTATION, Annotations
+from squire.studies import ANNOTATION, Annotations, Review
 from squire.studies import SCORES as SCORES
+from squire.studies import Decision as Decision
 
 NEAREST = 3  # labels suggested instead of an unknown one
 EXAMPLES = 6  # questions on a model card
@@ -129,13 +130,13 @@ class Model:
         """How likely a fact is, equal to the output of `squire check --json`."""
         return as_json(check_fact(self._reasoner.supposing(facts), head, relation, tail, beam))
 
-    def connect(self, first: str, second: str, hops: int) -> bytes:
+    def connect(self, first: str, second: str, hops: int, facts: Rows = ()) -> bytes:
         """How two entities are connected, equal to the output of `squire connect --json`."""
-        return as_json(find_connections(self._reasoner, first, second, hops=hops))
+        return as_json(find_connections(self._reasoner.supposing(facts), first, second, hops=hops))
 
-    def why(self, head: str, relation: str, tail: str) -> bytes:
+    def why(self, head: str, relation: str, tail: str, facts: Rows = ()) -> bytes:
         """What an answer hangs on, equal to the output of `squire why --json`."""
-        return as_json(find_reasons(self._reasoner, head, relation, tail))
+        return as_json(find_reasons(self._reasoner.supposing(facts), head, relation, tail))
 
     def answer_if(self, asked: Any, facts: Rows) -> bytes:
         """The answers to a question if these facts were true."""
@@ -274,6 +275,23 @@ class Model:
                 raise Problem(404, f"question {number}: no such question with a path to judge.")
             study.judge(number, score)
             return _progress(study)
+
+    # ------------------------------------------------------------- review, in the files that `squire add` reads
+
+    @cached_property
+    def _review(self) -> Review:
+        return Review(self._reasoner)
+
+    def review(self, start: int) -> bytes:
+        """Facts to decide about, and how many were decided."""
+        cards, following = self._review.cards(start)
+        return as_json({"cards": cards, "next": following, "progress": self._review.progress()})
+
+    def decide(self, head: str, relation: str, tail: str, decision: Decision) -> dict[str, int]:
+        """Records a decision; it is on disk when this returns."""
+        with _annotation_lock:
+            self._review.decide(head, relation, tail, decision)
+            return self._review.progress()
 
     def _annotations(self, annotator: str) -> Annotations:
         folder = self._folder / ANNOTATION

@@ -184,13 +184,18 @@ async def answer(request: Request, service: ServiceDep, model: ModelDep, body: s
     return _json(done.results[0])
 
 
+async def _claim(model: Model, body: schemas.ClaimBody) -> served.Rows:
+    """The supposed facts. Without any, an unknown name need not wait."""
+    if not body.facts:
+        await run_in_threadpool(model.query, body.head, body.relation)
+        await run_in_threadpool(model.entity_id, body.tail)
+    return schemas.rows_of(body.facts)
+
+
 @model_api.post("/check", tags=["questions"], response_model=FactCheck, responses=decoding)
 async def check(request: Request, service: ServiceDep, model: ModelDep, body: schemas.CheckBody) -> Response:
     """How likely a fact is, and what speaks for and against it: the JSON of `squire check --json`."""
-    if not body.facts:  # an unknown name need not wait
-        await run_in_threadpool(model.query, body.head, body.relation)
-        await run_in_threadpool(model.entity_id, body.tail)
-    supposed = schemas.rows_of(body.facts)
+    supposed = await _claim(model, body)
     return await service.decode(
         request, lambda: model.check(body.head, body.relation, body.tail, body.beam, supposed)
     )
@@ -199,17 +204,17 @@ async def check(request: Request, service: ServiceDep, model: ModelDep, body: sc
 @model_api.post("/connect", tags=["questions"], response_model=Connections, responses=decoding)
 async def connect(request: Request, service: ServiceDep, model: ModelDep, body: schemas.ConnectBody) -> Response:
     """How two entities are connected, and what that suggests: the JSON of `squire connect --json`."""
-    for entity in (body.first, body.second):
+    supposed = schemas.rows_of(body.facts)
+    for entity in () if supposed else (body.first, body.second):
         await run_in_threadpool(model.entity_id, entity)
-    return await service.decode(request, lambda: model.connect(body.first, body.second, body.hops))
+    return await service.decode(request, lambda: model.connect(body.first, body.second, body.hops, supposed))
 
 
 @model_api.post("/why", tags=["questions"], response_model=Reasons, responses=decoding)
-async def why(request: Request, service: ServiceDep, model: ModelDep, body: schemas.FactBody) -> Response:
+async def why(request: Request, service: ServiceDep, model: ModelDep, body: schemas.ClaimBody) -> Response:
     """What an answer hangs on, and what is behind its sources: the JSON of `squire why --json`."""
-    await run_in_threadpool(model.query, body.head, body.relation)
-    await run_in_threadpool(model.entity_id, body.tail)
-    return await service.decode(request, lambda: model.why(body.head, body.relation, body.tail))
+    supposed = await _claim(model, body)
+    return await service.decode(request, lambda: model.why(body.head, body.relation, body.tail, supposed))
 
 
 @model_api.post("/attention", tags=["questions"], response_model=schemas.AttentionMaps, responses=decoding)
@@ -246,3 +251,17 @@ def annotation_progress(model: ModelDep, annotator: Annotated[Annotator, Query(e
 def judge(model: ModelDep, body: schemas.JudgementBody) -> Any:
     """Records how convincing a path is; the last judgement of a question counts."""
     return model.judge(body.annotator, body.number, body.score)
+
+
+@model_api.get("/review", tags=["review"], response_model=schemas.ReviewCards, responses=_errors(429))
+async def review(
+    request: Request, service: ServiceDep, model: ModelDep, start: Annotated[int, Query(ge=0, le=2**31)] = 0
+) -> Response:
+    """Predicted and doubtful facts that nobody has decided about yet."""
+    return await service.decode(request, lambda: model.review(start))
+
+
+@model_api.post("/review", tags=["review"], response_model=schemas.ReviewProgress, responses=posted)
+def decide(model: ModelDep, body: schemas.DecisionBody) -> Any:
+    """Records a decision in the run folder, where `squire add` finds the accepted facts. The last one counts."""
+    return model.decide(body.head, body.relation, body.tail, body.decision)

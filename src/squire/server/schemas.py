@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squire.errors import SettingError
-from squire.server.models import SCORES, Aggregate, Evidence, Options, RankedBy
+from squire.server.models import SCORES, Aggregate, Decision, Evidence, Options, RankedBy
 from squire.studies import ANNOTATOR, check_annotator
 
 # Limits of one request; also in docs/service.md.
@@ -141,15 +141,16 @@ class BatchBody(OptionsBody):
     questions: list[QuestionBody] = Field(min_length=1, max_length=MAX_BATCH)
 
 
-class CheckBody(BaseModel):
+class ClaimBody(FactBody):
     """A possible fact."""
 
-    model_config = _config({**ASK_TAIL, "tail": "French"})
-    head: Label
-    relation: Label
-    tail: Label
-    beam: Beam | None = None
     facts: Supposed = []
+
+
+class CheckBody(ClaimBody):
+    """A possible fact, and how far to search."""
+
+    beam: Beam | None = None
 
 
 class ConnectBody(BaseModel):
@@ -159,6 +160,7 @@ class ConnectBody(BaseModel):
     first: Label
     second: Label
     hops: Annotated[int, Field(ge=1, le=3), INTEGER] = Field(3, description="Facts in a path, at most.")
+    facts: Supposed = []
 
 
 class AttentionBody(QuestionBody):
@@ -177,6 +179,13 @@ class JudgementBody(BaseModel):
     annotator: Annotator
     number: Annotated[int, Field(ge=0, le=2**31), INTEGER] = Field(description="The number of the question.")
     score: Score = Field(description="1 reasonable, 0.5 partially reasonable, 0 unreasonable.")
+
+
+class DecisionBody(FactBody):
+    """What a person says about a fact."""
+
+    model_config = _config({**ASK_TAIL, "tail": "French", "decision": "accept"})
+    decision: Decision
 
 
 # ---------------------------------------------------------------------------------------------------- responses
@@ -268,6 +277,26 @@ class AnnotationProgress(BaseModel):
     judged: int
     next: PathToJudge | None
     summary: dict[str, Any] | None
+
+
+class ReviewProgress(BaseModel):
+    accepted: int
+    rejected: int
+    skipped: int
+
+
+class ReviewCard(Triple):
+    is_fact: bool = Field(description="Whether the graph has it, but it is doubtful.")
+    confidence: float | None
+    why: str
+
+
+class ReviewCards(BaseModel):
+    """Facts to decide about."""
+
+    cards: list[ReviewCard]
+    next: int | None = Field(description="Where to go on; null if there are no more.")
+    progress: ReviewProgress
 
 
 class ErrorDetail(BaseModel):

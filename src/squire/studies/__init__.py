@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from squire.studies.efficiency_study import efficiency as efficiency
     from squire.studies.efficiency_study import measure_size as measure_size
     from squire.studies.reports import Report as Report
+    from squire.studies.review import Decision as Decision
+    from squire.studies.review import Review as Review
 
 _MODULES = {
     "ablation_study": ("AblationResult", "ablation"),
@@ -52,6 +54,7 @@ _MODULES = {
     "constraint_study": ("ConstraintResult", "constraint"),
     "efficiency_study": ("EfficiencyResult", "efficiency", "measure_size"),
     "reports": ("Report",),
+    "review": ("Decision", "Review"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_HOMES)

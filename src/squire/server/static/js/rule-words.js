@@ -7,28 +7,27 @@ const ATOMS = [/^(.*?)\(([A-Z]|anything), (.+)\)$/s, /^(.*)\((.+), ([A-Z]|anythi
 
 /** `r(X, Y) ⇐ s(X, A) ∧ t(A, Y)` -> {head, body} of {relation, from, to}; null if a name cannot be parsed. */
 export function parseRule(text) {
-  const sides = text.split(" ⇐ ");
-  if (sides.length !== 2) return null;
-  const atoms = [sides[0], ...sides[1].split(" ∧ ")].map((atom) => ATOMS[0].exec(atom) ?? ATOMS[1].exec(atom));
-  if (atoms.some((atom) => !atom)) return null;
-  const [head, ...body] = atoms.map(([, relation, from, to]) => ({ relation, from, to }));
-  return { head, body };
+	const sides = text.split(" ⇐ ");
+	if (sides.length !== 2) return null;
+	const atoms = [sides[0], ...sides[1].split(" ∧ ")].map((atom) => ATOMS[0].exec(atom) ?? ATOMS[1].exec(atom));
+	if (atoms.some((atom) => !atom)) return null;
+	const [head, ...body] = atoms.map(([, relation, from, to]) => ({ relation, from, to }));
+	return { head, body };
 }
 
 export function ruleText({ text }) {
-  const parsed = parseRule(text);
-  return el("p", { class: "rule-text" }, parsed ? sentence(parsed) : el("code", {}, text));
+	const parsed = parseRule(text);
+	return el("p.rule-text", parsed ? sentence(parsed) : el("code", text));
 }
 
 function sentence({ head, body }) {
-  const parts = body.flatMap((atom, place) => [
-    place === 0 ? "If " : place === body.length - 1 ? " and " : ", ",
-    fact(atom),
-  ]);
-  return [...parts, ", then ", fact(head), "."];
+	const parts = body.flatMap((atom, place) => [
+		place === 0 ? "If " : place === body.length - 1 ? " and " : ", ",
+		fact(atom),
+	]);
+	return [...parts, ", then ", fact(head), "."];
 }
 
-const fact = ({ relation, from, to }) =>
-  el("span", { class: "atom" }, end(from), ` ${relation} `, end(to));
+const fact = ({ relation, from, to }) => el("span.atom", end(from), ` ${relation} `, end(to));
 
-const end = (name) => (/^[A-Z]$/.test(name) ? el("var", {}, name) : el("b", {}, name));
+const end = (name) => (/^[A-Z]$/.test(name) ? el("var", name) : el("b", name));

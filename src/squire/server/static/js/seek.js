@@ -1,69 +1,48 @@
 // Checks any other answer: whether the graph has it, how likely it is, and what speaks against it.
 
-import * as api from "./api.js";
-import { Combobox } from "./combobox.js";
 import { clear, el } from "./dom.js";
-import { count, percent, plural } from "./format.js";
-import { current } from "./state.js";
+import { count, percent } from "./format.js";
+import { entityForm } from "./names.js";
 
 export class Seek {
-  /** onFound(name): an answer to check. */
-  constructor(onFound) {
-    this.onFound = onFound;
-    this.box = new Combobox({
-      id: "seek",
-      label: "Check another answer",
-      placeholder: "name an entity",
-      search: async (q, signal) =>
-        (await api.entities(current().model, q, signal)).matches.map((one) => ({
-          name: one.name,
-          note: plural(one.degree, "edge"),
-        })),
-      onChoose: (name) => this.look(name),
-    });
-    this.said = el("p", { class: "quiet", role: "status" });
-    this.node = el(
-      "form",
-      {
-        class: "seek",
-        onsubmit: (event) => {
-          event.preventDefault();
-          if (this.box.value) this.look(this.box.value);
-        },
-      },
-      this.box.node,
-      this.said,
-    );
-  }
+	/** onFound(name): an answer to check. */
+	constructor(onFound) {
+		this.onFound = onFound;
+		const how = { id: "seek", label: "Check another answer", placeholder: "name an entity" };
+		const { box, node } = entityForm(how, (name) => this.look(name));
+		this.said = el("p.quiet", { role: "status" });
+		node.append(this.said);
+		Object.assign(this, { box, node });
+	}
 
-  /** Only models with a fusion know how likely a fact is. */
-  describe({ fused }) {
-    this.node.hidden = !fused;
-  }
+	/** Only models with a fusion know how likely a fact is. */
+	describe({ fused }) {
+		this.node.hidden = !fused;
+	}
 
-  reset() {
-    this.box.value = "";
-    clear(this.said);
-  }
+	reset() {
+		this.box.value = "";
+		clear(this.said);
+	}
 
-  /** The address names the answer; whoever shows it fetches its check. */
-  look(name) {
-    this.said.textContent = "Looking …";
-    this.onFound(name);
-  }
+	/** The address names the answer; whoever shows it fetches its check. */
+	look(name) {
+		this.said.textContent = "Looking …";
+		this.onFound(name);
+	}
 
-  show(check) {
-    this.said.textContent = inWords(check);
-  }
+	show(check) {
+		this.said.textContent = inWords(check);
+	}
 
-  failed(error) {
-    this.said.textContent = error.message;
-  }
+	failed(error) {
+		this.said.textContent = error.message;
+	}
 }
 
 function inWords({ head, relation, tail, is_fact: isFact, confidence, answer }) {
-  const fact = `${head} · ${relation} · ${tail}`;
-  const likely = `${percent(confidence)} likely`;
-  if (isFact) return `${fact} is in the graph; without it, ${likely}.`;
-  return `${fact} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new answers.`;
+	const fact = `${head} · ${relation} · ${tail}`;
+	const likely = `${percent(confidence)} likely`;
+	if (isFact) return `${fact} is in the graph; without it, ${likely}.`;
+	return `${fact} is not in the graph; ${likely}, rank ${count(answer.rank)} of the new answers.`;
 }
