@@ -153,7 +153,7 @@ function evidence(shares) {
 		el(
 			"dl.legend",
 			found.map(([grade, share]) =>
-				el("div", el("dt", gradeBadge(grade)), el("dd", el("b", percent(share)), ` ${GRADES[grade] ?? ""}`)),
+				el("div", el("dt", gradeBadge(grade)), el("dd", el("b", percent(share)), ` ${GRADES[grade]?.[1] ?? ""}`)),
 			),
 		),
 	);
