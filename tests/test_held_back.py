@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from small_run import TINY, copy_of_run, family, small_run
 from typer.testing import CliRunner
 
@@ -99,6 +100,18 @@ def test_the_column_says_what_a_search_says_of_the_queried_edge() -> None:
         edge = ranked.path_offsets[i + 1] - 1  # the queried edge comes last
         assert column[at] == pytest.approx(ranked.token_log_probability[edge].sum(), abs=1e-3)
     assert np.all(column <= 0)
+
+
+def test_with_edge_embeddings_the_column_is_what_these_say() -> None:
+    run = TrainedModel.load(small_run("model.edge_rank=4", "train.epochs=1"))
+    queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
+    (lists,) = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations)).stream(queries)
+    (column,) = EdgeScorer(run).scores(lists).T
+    assert run.model.edges is not None
+    heads, relations = torch.from_numpy(queries.astype(np.int64)).T
+    expected = run.model.edges.logits(heads, relations).softmax(1).log().detach().numpy()
+    assert column == pytest.approx(expected[lists.query, lists.candidates], abs=1e-4)
+    assert column.std() > 0.1
 
 
 def random_lists(seed: int, lists: int = 60, candidates: int = 8) -> tuple[CandidateLists, np.ndarray]:

@@ -29,7 +29,7 @@ from squire.rules.rules import Rules
 from squire.search.trained import LoadedRun, TrainedModel
 
 logger = logging.getLogger(__name__)
-FILE_VERSION = 7
+FILE_VERSION = 8
 
 
 def has_fusion(folder: Path) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from squire.model.decoder import TransformerDecoder
 from squire.ranking.features import MODEL, CandidateLists, Feature, Features
@@ -30,17 +31,26 @@ class EdgeScorer:
     @torch.inference_mode()
     def scores(self, lists: CandidateLists) -> Features:
         """(candidate, column)"""
-        decoder = TransformerDecoder(self._model)  # not shared: other threads may search at the same time
         out = [np.empty(0, np.float32)]
         for first in range(0, len(lists), QUERIES_AT_ONCE):
             queries = torch.from_numpy(lists.queries[first : first + QUERIES_AT_ONCE].astype(np.int64))
-            heads, relations = queries.to(decoder.device).T
-            decoder.begin(heads, relations)
-            log_probability = edge_log_probability(decoder, relations).cpu().numpy()  # (query, entity)
-            for i, row in enumerate(log_probability):
+            heads, relations = queries.to(self._model.embedding.weight.device).T
+            for i, row in enumerate(self._log_probability(heads, relations).cpu().numpy()):
                 candidates = lists.candidates[lists.rows(first + i)]
                 out.append(np.maximum(row[candidates], LEAST))
                 # Entities that it has not seen are neither better nor worse than the others (docs/LOG.md).
                 is_new = candidates >= self._num_known
                 out[-1][is_new] = out[-1][~is_new].mean() if not is_new.all() else LEAST
         return np.concatenate(out)[:, None]
+
+    def _log_probability(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Of every entity as a tail.  (query) × 2 -> (query, entity)
+
+        If there are edge embeddings, by these alone: with what the transformer adds, the fusion gains less
+        (docs/LOG.md).
+        """
+        if self._model.edges is not None:
+            return self._model.edges.logits(heads, relations).log_softmax(1)
+        decoder = TransformerDecoder(self._model)  # not shared: other threads may search at the same time
+        decoder.begin(heads, relations)
+        return edge_log_probability(decoder, relations)
