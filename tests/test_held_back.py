@@ -21,7 +21,7 @@ from squire.graph.graph import Graph
 from squire.model.recipe import Recipe, load_recipe
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, absent
 from squire.ranking.fusion_file import load_fusion
-from squire.ranking.model_features import ABSENT, EdgeScorer
+from squire.ranking.model_features import EdgeScorer
 from squire.ranking.pooling import PENALTY, fit_pool
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.rules import Rules
@@ -162,7 +162,10 @@ def test_the_fusion_weighs_the_model_and_says_so(folder: Path) -> None:
         fusion.pool.own * symbolic.scores + (model - fusion.pool.means) @ fusion.pool.weights
     )
     shares = judged.contributions()
-    nothing = np.concatenate([absent(judged.lists.features, FEATURES), np.tile(ABSENT, (len(model), 1))], 1)
+    nothing = np.concatenate(
+        [absent(judged.lists.features, FEATURES), np.tile(fusion.pool.means, (len(model), 1)).astype(np.float32)],
+        1,
+    )
     base = fusion.pool.pooled(
         fusion.ranker.scores(nothing[:, : len(FEATURES)], query[judged.lists.query, 1]),
         nothing[:, len(FEATURES) :],
@@ -179,7 +182,8 @@ def test_a_model_that_has_seen_a_fact_has_no_say_about_it(folder: Path) -> None:
     backwards = [tail, relation + reasoner.graph.num_relations]
     for judged in fusion.rank(np.array([fact[:2], backwards, other], np.int32)):
         assert judged.model_features is not None
-        is_absent = (judged.model_features == ABSENT).all(axis=1)
+        assert fusion.pool
+        is_absent = (judged.model_features == fusion.pool.means.astype(np.float32)).all(axis=1)
         assert [bool(is_absent[judged.lists.rows(i)].all()) for i in range(3)] == [True, True, False]
 
 

@@ -37,7 +37,7 @@ from squire.ranking.confidence_fit import QUESTIONS, ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features, used_rules
 from squire.ranking.index import name_words, no_words
-from squire.ranking.model_features import TABLE, EdgeScorer
+from squire.ranking.model_features import EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.hiding import RuleSupport
@@ -139,8 +139,9 @@ class FusedRanking:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
         fusion, relations = self.fusion, self.lists.queries[self.lists.query, 1]
         table, features, columns = FEATURES, self.lists.features, len(FEATURES)
-        if self.model_features is not None:
-            table, features = (*FEATURES, *TABLE), np.concatenate([features, self.model_features], axis=1)
+        if self.model_features is not None and fusion.pool:
+            table = (*FEATURES, *fusion.pool.table)
+            features = np.concatenate([features, self.model_features], axis=1)
 
         def score(rows: Features) -> Floats:
             tiled = np.tile(relations, len(rows) // max(len(relations), 1))

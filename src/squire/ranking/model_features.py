@@ -17,8 +17,8 @@ from squire.search.trained import TrainedModel
 QUERIES_AT_ONCE = 32
 LEAST = float(np.log(1e-9))
 
-TABLE = (Feature("model", MODEL, "log of the probability of t as a tail of r by the model", LEAST),)
-ABSENT = np.array([feature.absent for feature in TABLE], np.float32)
+# Without the model a candidate counts like the mean one (`pooling`), not like one that the model excludes.
+TABLE = (Feature("model", MODEL, "log of the probability of t as a tail of r by the model"),)
 
 
 class EdgeScorer:

@@ -10,14 +10,14 @@ where a ranker with these features among all others needs thousands, of which sm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from squire.graph.adjacency import Adjacency, Offsets
-from squire.ranking.features import CandidateLists, Features, Floats
-from squire.ranking.model_features import ABSENT, EdgeScorer
+from squire.ranking.features import CandidateLists, Feature, Features, Floats
+from squire.ranking.model_features import TABLE, EdgeScorer
 
 PENALTY = 1e-3  # of large weights
 STEPS = 100
@@ -33,12 +33,17 @@ class ModelPool:
     means: Floats  # (feature): μ
     gone: Adjacency | None = None  # facts that the model was trained on and that are no longer known
 
+    @property
+    def table(self) -> tuple[Feature, ...]:
+        """The model's features; a candidate of which it has no opinion has the means."""
+        return tuple(replace(row, absent=float(mean)) for row, mean in zip(TABLE, self.means, strict=True))
+
     def features(self, lists: CandidateLists) -> Features:
-        """The model's features; none for questions that a fact answers which it remembers but should not know."""
+        """The model's features; the means if a fact is an answer that it remembers but should not know."""
         found = self.scorer.scores(lists)
         if self.gone is not None and self.gone.num_edges:
             remembered = [len(self.gone.tails_of(*query)) > 0 for query in lists.queries.tolist()]
-            found[np.array(remembered, bool)[lists.query]] = ABSENT
+            found[np.array(remembered, bool)[lists.query]] = self.means
         return found
 
     def pooled(self, scores: Floats, features: Features) -> Floats:
