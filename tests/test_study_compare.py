@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from squire.cli import app
 from squire.errors import SettingError, SquireError
-from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
+from squire.evaluation.baselines import rank_by_frequency, rank_by_rules, rank_by_scores
 from squire.evaluation.metrics import Metrics, Signature
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Ids
@@ -22,7 +22,6 @@ from squire.rules.application import RuleEngine
 from squire.rules.mining import mine_rules
 from squire.studies import Comparison, compare
 from squire.studies.compare_study import JOURNAL, _reason, measure_method
-from squire.studies.compared_methods import rank_by_scores
 from squire.studies.published import PUBLISHED
 
 HAS_PYCLAUSE = importlib.util.find_spec("c_clause") is not None

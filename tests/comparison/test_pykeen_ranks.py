@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from study_cases import town
 
+from squire.evaluation.baselines import rank_by_scores
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
-from squire.studies.compared_methods import Task, rank_by_scores
+from squire.studies.compared_methods import Task
 
 torch = pytest.importorskip("torch")
 with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The baselines of every result table: tail frequency, and rules.
+"""The baselines of every result table, tail frequency and rules; and ranks by the scores of any other method.
 
 Scores come from train alone; the other splits only filter.
 """
@@ -6,16 +6,19 @@ Scores come from train alone; the other splits only filter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from squire.errors import SettingError
+from squire.errors import SettingError, SquireError
 from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import Ranks, realistic_rank
+from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.rules.application import Candidates, RuleEngine, maximum, noisy_or
 
+SCORES_AT_ONCE = 2**23  # of all entities, for some queries
 Scores = npt.NDArray[np.float64]
 Aggregate = Callable[[Candidates], Scores]
 AGGREGATES: dict[str, Aggregate] = {"max": maximum, "noisy-or": noisy_or}
@@ -45,6 +48,21 @@ def rank_by_frequency(graph: Graph, query_set: QuerySet) -> Ranks:
     for i, (head, relation, answer) in enumerate(query_set.queries.tolist()):
         ranks[i] = realistic_rank(frequency(relation), answer, query_set.filter.tails_of(head, relation))
     return Ranks(query_set.signature("frequency"), query_set.queries, ranks)
+
+
+def rank_by_scores(
+    query_set: QuerySet, scores: Callable[[Ids], npt.NDArray[Any]], method: str, **settings: str
+) -> Ranks:
+    """Ranks by a score for every entity.  scores: (query, 2) -> (query, entity)"""
+    ranks, at_once = [], max(1, SCORES_AT_ONCE // query_set.filter.num_entities)
+    for first in range(0, len(query_set.queries), at_once):
+        queries = query_set.queries[first : first + at_once]
+        block = scores(queries[:, :2])
+        if np.isnan(block).any():
+            raise SquireError(f"{method}: some scores are not numbers, so training has diverged.")
+        for row, (head, relation, answer) in zip(block, queries.tolist(), strict=True):
+            ranks.append(realistic_rank(row, answer, query_set.filter.tails_of(head, relation)))
+    return Ranks(query_set.signature(method, **settings), query_set.queries, np.array(ranks))
 
 
 def rank_by_rules(

@@ -60,15 +60,14 @@ def restrict(
     """The restriction to entities of a list or file, to those of a type, and to those not linked; or None."""
     if among is None and kind is None and not not_linked:
         return None
-    listed = None
-    allowed = np.ones(graph.num_entities, bool) if among is not None or kind is not None else None
+    listed, allowed = None, None
     if among is not None:
         listed = np.unique(np.array(_entities(graph.labels, among), np.int32))
-        assert allowed is not None
-        allowed[np.setdiff1d(np.arange(graph.num_entities), listed)] = False
+        allowed = np.zeros(graph.num_entities, bool)
+        allowed[listed] = True
     if kind is not None:
-        assert allowed is not None
-        allowed &= entities_of_type(graph.labels, facts, kind)
+        of_type = entities_of_type(graph.labels, facts, kind)
+        allowed = of_type if allowed is None else allowed & of_type
         listed = None if listed is None else listed[allowed[listed]]
     return Restriction(allowed, listed, not_linked)
 

@@ -111,8 +111,8 @@ def _article(verb: str, tail: str) -> str:
 
 def _modified(verb: str, adverb: str) -> tuple[str, ...]:
     """`is probably in`, `probably borders`"""
-    first, _, rest = verb.removesuffix(" a").partition(" ")
     verb = verb.removesuffix(" a")
+    first, _, rest = verb.partition(" ")
     return (first, adverb, rest) if first in ("is", "was", "are", "were") else (adverb, verb)
 
 

@@ -11,24 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from squire.core.progress import no_progress
-from squire.errors import SquireError
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.queries import QuerySet
-from squire.evaluation.ranks import Ranks, realistic_rank
+from squire.evaluation.ranks import Ranks
 from squire.graph.graph import Graph
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
 
 if TYPE_CHECKING:
-    from squire.graph.adjacency import Ids
+    pass
 
 MODEL_SHARE = 0.6  # of the time, for the model of `fused+model`; the fusion has a third, weighing both the rest
-QUERIES_AT_ONCE = 128
-Scores = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -61,19 +55,6 @@ class Method:
     name: str
     kind: str  # "ours", "embedding", "rules" or "walker"
     learn: Callable[[Task], Learned]
-
-
-def rank_by_scores(query_set: QuerySet, scores: Callable[[Ids], Scores], method: str, **settings: str) -> Ranks:
-    """Ranks by a score for every entity.  scores: (query, 2) -> (query, entity)"""
-    ranks = []
-    for first in range(0, len(query_set.queries), QUERIES_AT_ONCE):
-        queries = query_set.queries[first : first + QUERIES_AT_ONCE]
-        block = scores(queries[:, :2])
-        if np.isnan(block).any():
-            raise SquireError(f"{method}: some scores are not numbers, so training has diverged.")
-        for row, (head, relation, answer) in zip(block, queries.tolist(), strict=True):
-            ranks.append(realistic_rank(row, answer, query_set.filter.tails_of(head, relation)))
-    return Ranks(query_set.signature(method, **settings), query_set.queries, np.array(ranks))
 
 
 # ---------------------------------------------------------------------------------------------------- ours

@@ -19,11 +19,12 @@ import torch
 
 from squire.core.relations import is_inverse
 from squire.errors import SettingError
+from squire.evaluation.baselines import rank_by_scores
 from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import Ranks
 from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
-from squire.studies.compared_methods import Learned, Task, rank_by_scores
+from squire.studies.compared_methods import Learned, Task
 from squire.studies.early_stopping import BestWeights
 
 EPOCHS = 10_000  # more than any time limit allows

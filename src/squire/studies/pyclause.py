@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from squire.core.relations import is_inverse
 from squire.errors import SettingError
+from squire.evaluation.baselines import rank_by_scores
 from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import Ranks
 from squire.graph.adjacency import Ids
-from squire.studies.compared_methods import Learned, Scores, Task, rank_by_scores
+from squire.studies.compared_methods import Learned, Task
 
 BEST_RULES = 5  # noisy-or of so many, as PyClause's documentation advises
 
@@ -71,7 +73,7 @@ class PyClauseEngine:
         self._loader.load_data(data=data)
         self._loader.load_rules(rules=rules)
 
-    def scores(self, queries: Ids) -> Scores:
+    def scores(self, queries: Ids) -> npt.NDArray[np.float64]:
         """(query, 2) -> (query, entity); −inf where no rule predicts an entity."""
         found = np.full((len(queries), self.num_entities), -np.inf)
         backward = is_inverse(queries[:, 1], self.num_relations)

@@ -12,14 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from squire.core.progress import Progress
 from squire.core.run_files import EDGES
 from squire.core.tensors import load_checkpoint, save_checkpoint
+from squire.evaluation.baselines import rank_by_scores
 from squire.evaluation.queries import QuerySet
-from squire.evaluation.ranks import realistic_rank
+from squire.graph.adjacency import Ids
 from squire.graph.graph import Graph
 from squire.model.batches import Batch
 from squire.model.edges import EdgeEmbedding, complex_product, cubic_norms
@@ -33,7 +35,6 @@ QUERIES_AT_ONCE, FEWEST_AT_ONCE, STEPS = 512, 16, 40  # fewer at once if a pass 
 LEARNING_RATE = 0.1  # of Adagrad, which suits embeddings that are seen rarely
 PATIENCE = 3  # passes without a better one
 VALID_QUERIES = 2000  # with fewer, chance ends the fit too early
-SCORES_AT_ONCE = 2**23
 
 
 class EdgeFit:
@@ -125,14 +126,12 @@ class EdgeFit:
         """The MRR of queries of valid by these embeddings alone; 0 if there are none."""
         if self.query_set is None:
             return 0.0
-        queries, ranks = self.query_set.queries, []
-        at_once = max(1, SCORES_AT_ONCE // len(self.edges.entity))
-        for first in range(0, len(queries), at_once):
-            block = torch.from_numpy(queries[first : first + at_once].astype(np.int64))
-            logits = self.edges.logits(block[:, 0], block[:, 1]).double().numpy()
-            for scores, (head, relation, answer) in zip(logits, block.tolist(), strict=True):
-                ranks.append(realistic_rank(scores, answer, self.query_set.filter.tails_of(head, relation)))
-        return float(np.mean(1 / np.array(ranks)))
+
+        def scores(queries: Ids) -> npt.NDArray[np.float32]:
+            ids = torch.from_numpy(queries.astype(np.int64))
+            return self.edges.logits(ids[:, 0], ids[:, 1]).numpy()
+
+        return rank_by_scores(self.query_set, scores, "edges").metrics(intervals=False).mrr
 
     def _save(self) -> None:
         parts = {"": self._tables(), "squares.": self.squares, "best.": self.best}
