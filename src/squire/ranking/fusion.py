@@ -201,9 +201,8 @@ class Fusion:
         order = np.argsort(lists.candidates)
 
         def column(name: str) -> Any:
-            return np.concatenate([getattr(part, name)[rows] for part, rows in zip(parts, kept, strict=True)])[
-                order
-            ]
+            columns = [getattr(part, name)[rows] for part, rows in zip(parts, kept, strict=True)]
+            return np.concatenate(columns)[order]
 
         one = CandidateLists(
             query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
@@ -268,9 +267,8 @@ def fit_fusion(
         for remaining, hidden in hide(graph.train, options.folds, seed, unlinked)
     )
     most = int(effort * TRAINING_QUERIES)
-    if (
-        thread_count(mining.threads) > 1 and 2 * len(graph.train.triples) < most * options.folds
-    ):  # one is not enough
+    needs_several = 2 * len(graph.train.triples) < most * options.folds
+    if needs_several and thread_count(mining.threads) > 1:
         folds = one_ahead(folds)
     training = _training_lists(graph, folds, seed, mining.threads, stage, most, WRONG_CANDIDATES)
     ranker = fit_ranker(

@@ -44,9 +44,7 @@ class Problem(Exception):
     def from_error(cls, error: SquireError) -> Problem:
         if isinstance(error, UnknownName):
             return cls(404, str(error), code="unknown_name", nearest=error.nearest)
-        if isinstance(
-            error, DataError
-        ):  # facts or candidates of a request with names that the graph does not have
+        if isinstance(error, DataError):  # names of a request that the graph does not have
             return cls(404, str(error), code="unknown_name")
         return cls(422 if isinstance(error, SettingError) else 500, str(error))
 
