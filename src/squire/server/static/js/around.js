@@ -38,7 +38,8 @@ export class Around {
 	}
 
 	onClose() {
-		if (this.shown) go({ around: "", to: "" });
+		// The event comes late: another sheet may be open by now.
+		if (this.shown && !this.dialog.open) go({ around: "", to: "" });
 	}
 
 	async load(model, entity, to) {
