@@ -18,7 +18,7 @@ from squire.graph.graph import Graph
 from squire.model.batches import Batches, Masking
 from squire.model.decoder import TransformerDecoder
 from squire.model.edges import EdgeEmbedding
-from squire.model.recipe import ModelConfig, TrainConfig
+from squire.model.recipe import ModelConfig, Recipe, TrainConfig
 from squire.model.transformer import Transformer
 from squire.training.edges import EdgeFit
 
@@ -38,9 +38,7 @@ def towns() -> Graph:
 
 
 def fitted(graph: Graph, folder: Path, train: TrainConfig = TRAIN, stop_after: int | None = None) -> EdgeFit:
-    torch.manual_seed(0)
-    edges = EdgeEmbedding(graph.num_entities, 2 * graph.num_relations, 8)
-    fit = EdgeFit(edges, graph, graph, train, folder)
+    fit = EdgeFit(graph, graph.train, Recipe("own", model=ModelConfig(edge_rank=8), train=train), folder)
     steps: Iterator[int] = iter(range(stop_after or 10**9))
     assert fit.fit(no_progress, lambda: next(steps, None) is None) == (stop_after is None)
     return fit

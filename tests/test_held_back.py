@@ -1,16 +1,17 @@
-"""A fusion that also weighs the model's opinion: of facts that were held back from the model, and no others."""
+"""A fusion that also weighs edge embeddings: by facts that were held back from them, and no others."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from small_run import TINY, copy_of_run, family, small_run
+from small_run import TINY, copy_of_run, family
 from typer.testing import CliRunner
 
 from squire.cli import app
@@ -18,20 +19,19 @@ from squire.core.run_files import LAST
 from squire.core.tensors import load_checkpoint
 from squire.graph.folds import FOLDS, held_back, hide
 from squire.graph.graph import Graph
-from squire.model.recipe import Recipe, load_recipe
+from squire.model.edges import EdgeEmbedding
+from squire.model.recipe import Recipe, has_model, load_recipe
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, absent
-from squire.ranking.fusion_file import load_fusion
 from squire.ranking.model_features import EdgeScorer
 from squire.ranking.pooling import PENALTY, fit_pool
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.rules import Rules
-from squire.search.decoding import decode
-from squire.search.options import DecodingOptions
 from squire.search.trained import TrainedModel
+from squire.training.pipeline import weigh_edges
 from squire.training.preparation import prepare
 from squire.training.trainer import Trainer, TrainingState
 
-HELD_BACK = "train.hold_back=true"
+HELD_BACK = ["train.hold_back=true", "model.edge_rank=4"]
 
 
 def command(*arguments: object) -> str:
@@ -42,8 +42,8 @@ def command(*arguments: object) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose model has a say in its fusion."""
-    folder = copy_of_run(tmp_path_factory.mktemp("held") / "run", "train.epochs=5", HELD_BACK)
+    """A run whose edge embeddings have a say in its fusion."""
+    folder = copy_of_run(tmp_path_factory.mktemp("held") / "run", "train.epochs=5", *HELD_BACK)
     command("fuse", folder)
     return folder
 
@@ -66,11 +66,10 @@ def test_what_is_held_back_never_reaches_the_model(tmp_path: Path, fresh: str) -
     settings = [*TINY, "train.epochs=3", "train.fact_passes=2", "train.sampled_entities=9", f"paths.fresh={fresh}"]
     rest, hidden = held_back(graph)
     assert len(hidden) > 0
-    one = train(graph, load_recipe("small", [*settings, HELD_BACK]), tmp_path / "held")
-    two = train(
-        replace(graph, train=rest), load_recipe("small", [*settings, "train.hold_back=false"]), tmp_path / "never"
-    )
-    three = train(graph, load_recipe("small", [*settings, "train.hold_back=false"]), tmp_path / "all")
+    one = train(graph, load_recipe("small", [*settings, *HELD_BACK]), tmp_path / "held")
+    nothing = load_recipe("small", [*settings, *HELD_BACK, "train.hold_back=false"])
+    two = train(replace(graph, train=rest), nothing, tmp_path / "never")
+    three = train(graph, nothing, tmp_path / "all")
     assert all(np.array_equal(array, two[name]) for name, array in one.items())
     assert not all(np.array_equal(array, three[name]) for name, array in one.items())
 
@@ -84,30 +83,14 @@ def test_it_is_the_first_fold_of_a_fusion() -> None:
     assert not rest.contains_each(*hidden.T).any()
 
 
-def test_the_column_says_what_a_search_says_of_the_queried_edge() -> None:
-    run = TrainedModel.load(small_run())
+def test_the_column_is_what_the_embeddings_of_the_model_say(folder: Path) -> None:
+    run = TrainedModel.load(folder)
     queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
     (lists,) = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations)).stream(queries)
-    (column,) = EdgeScorer(run).scores(lists).T
-    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, beam=32, aggregate="pool")
-    found = [
-        {int(ranked.entity[i]): (ranked, i) for i in range(ranked.rows(n).start, ranked.rows(n).stop)}
-        for ranked in decode(run.decoder, queries, decoding)
-        for n in range(len(ranked))
-    ]
-    for at, (query, entity) in enumerate(zip(lists.query.tolist(), lists.candidates.tolist(), strict=True)):
-        ranked, i = found[query][entity]  # by the queried edge, every entity of so small a graph
-        edge = ranked.path_offsets[i + 1] - 1  # the queried edge comes last
-        assert column[at] == pytest.approx(ranked.token_log_probability[edge].sum(), abs=1e-3)
-    assert np.all(column <= 0)
-
-
-def test_with_edge_embeddings_the_column_is_what_these_say() -> None:
-    run = TrainedModel.load(small_run("model.edge_rank=4", "train.epochs=1"))
-    queries = np.array([[head, relation] for head in range(4) for relation in range(3)], np.int32)
-    (lists,) = CandidateFeatures(run.graph.train, Rules.empty(run.graph.num_relations)).stream(queries)
-    (column,) = EdgeScorer(run).scores(lists).T
+    scorer = EdgeScorer.load(folder)
+    assert scorer
     assert run.model.edges is not None
+    (column,) = scorer.scores(lists).T
     heads, relations = torch.from_numpy(queries.astype(np.int64)).T
     expected = run.model.edges.logits(heads, relations).softmax(1).log().detach().numpy()
     assert column == pytest.approx(expected[lists.query, lists.candidates], abs=1e-4)
@@ -131,7 +114,8 @@ def test_a_pool_is_the_best_mixture() -> None:
     is_right = np.isin(np.arange(len(lists.candidates)), right)
     scores = 1.5 * is_right + rng.normal(size=len(is_right))
     features = np.stack([is_right + rng.normal(size=len(is_right)), rng.normal(size=len(is_right))], 1)
-    pool = fit_pool(EdgeScorer(TrainedModel.load(small_run())), lists, right, scores, features.astype(np.float32))
+    scorer = EdgeScorer(EdgeEmbedding(4, 2, 2), "")
+    pool = fit_pool(scorer, lists, right, scores, features.astype(np.float32))
 
     def loss(own: float, weights: np.ndarray) -> float:
         """The slow twin, with the penalty on standardised features."""
@@ -197,46 +181,83 @@ def test_evaluation_shows_both_rankings(folder: Path) -> None:
     assert "method:paths" not in str(alone["rows"])
 
 
-def test_another_model_has_no_say(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_embeddings_have_no_say(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     again = tmp_path / "run"
     shutil.copytree(folder, again)
-    other = copy_of_run(tmp_path / "other", "train.epochs=6", HELD_BACK)
-    for name in ("best.safetensors", "last.safetensors"):
-        shutil.copy(other / name, again)
+    other = copy_of_run(tmp_path / "other", "train.epochs=1", *HELD_BACK, "train.seed=1")
+    shutil.copy(other / "edges.safetensors", again)
     with caplog.at_level("WARNING"):
         assert Reasoner.load(again).fused.pool is None
-    assert "the model has changed since it was weighed, and has no say. Run `squire fuse" in caplog.text
-    command("fuse", again)
+    assert (
+        "the edge embeddings have changed since they were weighed, and have no say. Run `squire fuse"
+        in caplog.text
+    )
+    assert weigh_edges(again)
     assert Reasoner.load(again).fused.pool
-    assert load_fusion(again, family()).pool is None
+    assert weigh_edges(again) is None  # nothing to do
 
 
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [([HELD_BACK], ["--no-paths"]), (["train.hold_back=false"], []), (["train.hold_back=false"], ["--paths"])],
+    [(HELD_BACK, ["--no-edges"]), ([*HELD_BACK, "train.hold_back=false"], []), ([HELD_BACK[0]], [])],
 )
-def test_a_model_that_has_seen_everything_has_no_say(
+def test_embeddings_that_are_unwanted_or_have_seen_everything_have_no_say(
     tmp_path: Path, settings: list[str], options: list[str]
 ) -> None:
-    folder = copy_of_run(tmp_path / "run", "train.epochs=5", *settings)
+    folder = copy_of_run(tmp_path / "run", "train.epochs=1", *settings)
     command("fuse", folder, *options)
     assert Reasoner.load(folder).fused.pool is None
 
 
-def test_training_ends_with_weighing_the_model(tmp_path: Path) -> None:
-    family().save(tmp_path / "family.graph")
-    settings = [part for key in (*TINY, "train.epochs=2") for part in ("--set", key)]
-    command("train", tmp_path / "family.graph", "--out", tmp_path / "run", "--recipe", "small", *settings)
-    assert Reasoner.load(tmp_path / "run").fused.pool
+@pytest.fixture
+def fused_only(tmp_path: Path) -> Callable[..., Path]:
+    """A run without a model."""
+
+    def make(name: str, *options: str) -> Path:
+        family().save(tmp_path / "family.graph")
+        settings = [part for key in (*TINY, "train.epochs=2") for part in ("--set", key)]
+        command(
+            "train", tmp_path / "family.graph", "--out", tmp_path / name, "--recipe", "small", *settings, *options
+        )
+        return tmp_path / name
+
+    return make
+
+
+def test_a_fusion_has_embeddings_without_a_model_and_a_model_starts_from_them(
+    fused_only: Callable[..., Path],
+) -> None:
+    alone, whole = fused_only("alone", "--no-model"), fused_only("whole")
+    assert not has_model(alone)
+    pools = [Reasoner.load(folder).fused.pool for folder in (alone, whole)]
+    assert pools[0]
+    assert pools[1]
+    assert pools[0].scorer.fingerprint == pools[1].scorer.fingerprint
+    assert np.array_equal(pools[0].weights, pools[1].weights)
+    command("train", "--out", alone, "--resume")
+    states = [load_checkpoint(folder, LAST).part("model.") for folder in (alone, whole)]
+    assert all(np.array_equal(array, states[1][name]) for name, array in states[0].items())
+
+
+def test_on_a_large_graph_the_passes_are_left_to_training(
+    fused_only: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("squire.training.pipeline.EDGE_OPERATIONS", 1.0)
+    with caplog.at_level("INFO"):
+        folder = fused_only("run", "--no-model")
+    assert "left to training a model" in caplog.text
+    assert Reasoner.load(folder).fused.pool is None
+    command("train", "--out", folder, "--resume")
+    assert Reasoner.load(folder).fused.pool
 
 
 def test_too_few_held_back_facts_leave_the_fusion_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = copy_of_run(tmp_path / "run", "train.epochs=5", HELD_BACK)
+    folder = copy_of_run(tmp_path / "run", "train.epochs=1", *HELD_BACK)
     graph = family()
     monkeypatch.setattr("squire.ranking.fusion.held_back", lambda *_: (graph.train, graph.train.triples[:0]))
     with caplog.at_level("WARNING"):
         command("fuse", folder)
-    assert "The fusion does not use the model." in caplog.text
+    assert "The fusion does not use the edge embeddings." in caplog.text
     assert Reasoner.load(folder).fused.pool is None

@@ -55,4 +55,4 @@ def test_every_step_works_or_says_why_not(name: str, settings: list[str], tmp_pa
     if not run.is_fused:
         for paths in (False, True):
             with pytest.raises(SettingError, match="too small for a fusion"):
-                squire.fuse(run, paths=paths, progress=False)
+                squire.fuse(run, edges=paths, progress=False)

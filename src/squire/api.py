@@ -178,13 +178,13 @@ def train(
 
 
 def fuse(
-    run: Run | str | Path, *, folds: int | None = None, paths: bool = True, names: bool = True,
+    run: Run | str | Path, *, folds: int | None = None, edges: bool = True, names: bool = True,
     missing: float | None = None, minutes: float | None = None, seed: int = 0, progress: bool = True,
 ) -> Run:  # fmt: skip
     """Fit the fusion of a run: a ranker that weighs rules, frequency, similar entities, connections and names.
 
     folds: parts of train that are hidden in turn; by default 20.
-    paths: also use the model's scores, if the run has a model that was trained with `train.hold_back`.
+    edges: also fit edge embeddings and weigh their opinion, unless the graph is large or the recipe has none.
     names: words that the names of entities share are evidence.
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
     that of valid and test, at most 0.1.
@@ -199,7 +199,7 @@ def fuse(
     folder = run.folder if isinstance(run, Run) else Path(run)
     options = FusionOptions(seed, folds or FOLDS, names, missing=missing, minutes=minutes)
     with existing_run(folder), progress_bar("fusing", progress) as bar:
-        fuse_run(folder, options, bar.stage, model=paths)
+        fuse_run(folder, options, bar.stage, edges=edges)
     return Run(folder)
 
 

@@ -73,9 +73,8 @@ SAMPLE = 2000  # questions of valid that are ranked after fusing
 def fuse(
     run: RunFolder,
     folds: Annotated[int | None, typer.Option(help="Parts of train that are hidden in turn: 20.")] = None,
-    paths: Annotated[
-        bool,
-        typer.Option("--paths/--no-paths", help="Use the trained model's scores, too, if the run has a model."),
+    edges: Annotated[
+        bool, typer.Option("--edges/--no-edges", help="Fit edge embeddings, too, and weigh their opinion.")
     ] = True,
     names: Annotated[
         bool, typer.Option("--names/--no-names", help="Use words that the names of entities share.")
@@ -87,7 +86,7 @@ def fuse(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden parts and of the ranker.")] = 0,
 ) -> None:
     """Fit the fusion again: a ranker that weighs rules, frequency, similar entities, connections and names."""
-    fused = squire.fuse(run, folds=folds, paths=paths, names=names, missing=missing, minutes=minutes, seed=seed)
+    fused = squire.fuse(run, folds=folds, edges=edges, names=names, missing=missing, minutes=minutes, seed=seed)
     if len(fused.graph.valid):
         print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False, sample=SAMPLE))
 

@@ -260,7 +260,7 @@ def compare(
 ) -> None:
     """Other methods beside ours on a graph: quality, time and memory, each with the same time to learn.
 
-    Ours: frequency, rules, paths, fused, fused+model. Through PyKEEN: TransE, RotatE, ComplEx, ConvE, TuckER.
+    Ours: frequency, rules, paths, fused. Through PyKEEN: TransE, RotatE, ComplEx, ConvE, TuckER.
     Through PyClause: AnyBURL's rules. Walkers: MINERVA, MultiHopKG, RuleGuider, DacKGR. Writes compare.md, .json
     and .png to the folder, by default studies/compare-GRAPH. Stop at any time; run it again to continue.
     """

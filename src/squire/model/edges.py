@@ -9,6 +9,8 @@ FB15K237 it was behind after three times the time (docs/LOG.md). The embeddings 
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,6 +26,13 @@ class EdgeEmbedding(nn.Module):
         self.rank = rank
         self.entity = nn.Parameter(INITIAL * torch.randn(num_entities, 2 * rank), requires_grad=False)
         self.relation = nn.Parameter(INITIAL * torch.randn(num_edge_types, 2 * rank), requires_grad=False)
+
+    @classmethod
+    def from_tables(cls, entity: Tensor, relation: Tensor) -> Self:
+        """Embeddings that were fitted.  (entity, 2 · rank), (edge type, 2 · rank)"""
+        edges = cls(len(entity), len(relation), entity.shape[1] // 2)
+        edges.entity.data, edges.relation.data = entity, relation
+        return edges
 
     def states(self, entities: Tensor, relations: Tensor) -> Tensor:
         """What is compared with the embeddings of all tails; zeros after a token that is no entity.

@@ -43,7 +43,7 @@ from squire.ranking.pooling import ModelPool, fit_pool
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
-from squire.search.trained import LoadedRun, TrainedModel
+from squire.search.trained import LoadedRun
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ CALIBRATION_QUERIES = 10_000
 # With a time limit: mining's share of it, the questions that tell what one costs, what fitting takes for each (CPU
 # seconds, on NELL23K), and the least share of all questions that are asked however little time there is.
 MINING_SHARE, PILOT_QUERIES, FITTING_SECONDS, LEAST_EFFORT = 0.5, 256, 0.0015, 0.05
-POOL_QUERIES = 4000  # to weigh the model by
+POOL_QUERIES = 4000  # to weigh edge embeddings by
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
 
 
@@ -237,8 +237,7 @@ class Fusion:
         words = old.words if is_same else words_of(run.graph, self.info.use_names)
         features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
         if pool:
-            scorer = EdgeScorer(run) if isinstance(run, TrainedModel) else pool.scorer
-            pool = replace(pool, scorer=scorer, gone=run.forgotten)
+            pool = replace(pool, gone=run.forgotten)
         return replace(self, features=features, pool=pool)
 
 
@@ -307,14 +306,16 @@ def _effort(features: CandidateFeatures, seconds: float, threads: int | None, se
     return effort
 
 
-def add_model(fusion: Fusion, run: TrainedModel, progress: Stage | None = None) -> Fusion:
-    """Give the run's model a say, as far as facts that were held back from it show that it deserves one."""
-    graph, seed, stage = run.graph, run.recipe.train.seed, progress or (lambda name, done, total: None)
+def add_edges(
+    fusion: Fusion, graph: Graph, scorer: EdgeScorer, seed: int, progress: Stage | None = None
+) -> Fusion:
+    """Give edge embeddings a say, as far as facts that were held back from them show that they deserve one."""
+    stage = progress or (lambda name, done, total: None)
     remaining, hidden = held_back(graph, seed)
     support = RuleSupport(fusion.features.rules, graph.train, MiningOptions(**fusion.info.mining))
     fold = _hidden_fold(fusion.features, support, remaining, hidden, stage)
     found = _training_lists(graph, [fold], seed, None, stage, POOL_QUERIES)
-    scorer, lists = EdgeScorer(run), found.lists
+    lists = found.lists
     symbolic = fusion.ranker.scores(lists.features, lists.queries[lists.query, 1])
     pool = fit_pool(scorer, lists, found.right, symbolic, scorer.scores(lists))
     return _calibrated(replace(fusion, pool=pool), graph, stage)

@@ -26,10 +26,10 @@ from squire.ranking.model_features import EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks
 from squire.ranking.pooling import ModelPool
 from squire.rules.rules import Rules
-from squire.search.trained import LoadedRun, TrainedModel
+from squire.search.trained import LoadedRun
 
 logger = logging.getLogger(__name__)
-FILE_VERSION = 8
+FILE_VERSION = 9
 
 
 def has_fusion(folder: Path) -> bool:
@@ -56,7 +56,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     state: dict[str, Any] = {
         "fusion": FILE_VERSION,
         "features": [feature.name for feature in fusion.features.table],
-        "model": fusion.pool.scorer.fingerprint if fusion.pool else "",
+        "edges": fusion.pool.scorer.fingerprint if fusion.pool else "",
         "own_weight": fusion.pool.own if fusion.pool else 1.0,
         "ranker": asdict(fusion.ranker.options),
         "confidence": asdict(confidence.networks.options),
@@ -69,7 +69,7 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
 def load_fusion(
     folder: Path, graph: Graph, run: LoadedRun | None = None, facts: Adjacency | None = None
 ) -> Fusion:
-    """Inverse of `save_fusion`, given the graph, and the model that it may have been fitted with.
+    """Inverse of `save_fusion`, given the graph, and the run if its graph has changed since.
 
     facts: the edges that features are computed from; by default those of train, which it was fitted on. A run
     whose graph has changed since then has its own.
@@ -107,15 +107,16 @@ def load_fusion(
         parts = [checkpoint.part(f"calibration{kind}.") for kind in range(KINDS)]
         calibration = Calibrations(tuple(Calibration(*_arrays(part, Calibration, 0)) for part in parts))
         pool = None
-        if isinstance(run, TrainedModel) and state["model"] == run.fingerprint:
+        scorer = EdgeScorer.load(folder) if state["edges"] else None
+        if scorer and state["edges"] == scorer.fingerprint:
             arrays = checkpoint.part("pool.")
             weights, means = arrays["weights"], arrays["means"]
-            gone = run.forgotten if run.base else None
-            pool = ModelPool(EdgeScorer(run), state["own_weight"], weights, means, gone)
-        elif state["model"]:
+            gone = run.forgotten if run and run.base else None
+            pool = ModelPool(scorer, state["own_weight"], weights, means, gone)
+        elif state["edges"]:
             logger.warning(
-                "%s: the model has changed since it was weighed, and has no say. Run `squire fuse %s` again.",
-                folder, folder,
+                "%s: the edge embeddings have changed since they were weighed, and have no say. "
+                "Run `squire fuse %s` again.", folder, folder,
             )  # fmt: skip
     except (CheckpointError, KeyError, TypeError) as error:
         reason = error if isinstance(error, CheckpointError) else f"not a fusion that squire can read ({error})."

@@ -1,56 +1,56 @@
-"""The feature of candidates from a trained model: its opinion of the queried edge, which takes no search.
+"""The feature of candidates from a run's edge embeddings: their opinion of the queried edge, one product a query.
 
-The paths that the model finds were features once. They cost a search and added nothing (docs/LOG.md).
+What the transformer says of the edge, or of the paths that it finds, was a feature once. It cost a search, and
+added nothing to this (docs/LOG.md).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Self
+
 import numpy as np
 import torch
-from torch import Tensor
 
-from squire.model.decoder import TransformerDecoder
+from squire.core.run_files import EDGES, FINGERPRINT_DIGITS
+from squire.core.tensors import SUFFIX, load_checkpoint
+from squire.model.edges import EdgeEmbedding
 from squire.ranking.features import MODEL, CandidateLists, Feature, Features
-from squire.search.beam import edge_log_probability
-from squire.search.trained import TrainedModel
 
 QUERIES_AT_ONCE = 32
 LEAST = float(np.log(1e-9))
 
-# Without the model a candidate counts like the mean one (`pooling`), not like one that the model excludes.
-TABLE = (Feature("model", MODEL, "log of the probability of t as a tail of r by the model"),)
+# Without embeddings a candidate counts like the mean one (`pooling`), not like one that they exclude.
+TABLE = (Feature("model", MODEL, "log of the probability of t as a tail of r by the edge embeddings"),)
 
 
 class EdgeScorer:
-    """Scores candidates by a run's model."""
+    """Scores candidates by edge embeddings."""
 
-    def __init__(self, run: TrainedModel) -> None:
-        self._model, self.fingerprint = run.model, run.fingerprint
-        self._num_known = (run.base or run.graph).num_entities
+    def __init__(self, edges: EdgeEmbedding, fingerprint: str) -> None:
+        self._edges, self.fingerprint = edges, fingerprint
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """The best embeddings of a run, if it has any."""
+        if not any(folder.glob(f"{EDGES}*{SUFFIX}")):
+            return None
+        checkpoint = load_checkpoint(folder, EDGES, fallback=True)
+        entity, relation = (torch.from_numpy(checkpoint.arrays[f"best.{name}"]) for name in ("entity", "relation"))
+        edges = EdgeEmbedding.from_tables(entity, relation)
+        return cls(edges, checkpoint.checksum[:FINGERPRINT_DIGITS])
 
     @torch.inference_mode()
     def scores(self, lists: CandidateLists) -> Features:
         """(candidate, column)"""
         out = [np.empty(0, np.float32)]
         for first in range(0, len(lists), QUERIES_AT_ONCE):
-            queries = torch.from_numpy(lists.queries[first : first + QUERIES_AT_ONCE].astype(np.int64))
-            heads, relations = queries.to(self._model.embedding.weight.device).T
-            for i, row in enumerate(self._log_probability(heads, relations).cpu().numpy()):
+            heads, relations = torch.from_numpy(lists.queries[first : first + QUERIES_AT_ONCE].astype(np.int64)).T
+            for i, row in enumerate(self._edges.logits(heads, relations).log_softmax(1).numpy()):
                 candidates = lists.candidates[lists.rows(first + i)]
-                out.append(np.maximum(row[candidates], LEAST))
-                # Entities that it has not seen are neither better nor worse than the others (docs/LOG.md).
-                is_new = candidates >= self._num_known
-                out[-1][is_new] = out[-1][~is_new].mean() if not is_new.all() else LEAST
+                is_seen = candidates < len(row)
+                found = np.maximum(row[candidates * is_seen], LEAST)
+                # Entities that were added later are neither better nor worse than the others (docs/LOG.md).
+                found[~is_seen] = found[is_seen].mean() if is_seen.any() else LEAST
+                out.append(found)
         return np.concatenate(out)[:, None]
-
-    def _log_probability(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """Of every entity as a tail.  (query) × 2 -> (query, entity)
-
-        If there are edge embeddings, by these alone: with what the transformer adds, the fusion gains less
-        (docs/LOG.md).
-        """
-        if self._model.edges is not None:
-            return self._model.edges.logits(heads, relations).log_softmax(1)
-        decoder = TransformerDecoder(self._model)  # not shared: other threads may search at the same time
-        decoder.begin(heads, relations)
-        return edge_log_probability(decoder, relations)

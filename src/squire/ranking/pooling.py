@@ -1,11 +1,11 @@
-"""The model's opinion beside the symbolic evidence: a logarithmic opinion pool of a few weights.
+"""The edge embeddings' opinion beside the symbolic evidence: a logarithmic opinion pool of a few weights.
 
     score(t) = a · s(t) + Σ_k w_k · (x_k(t) − μ_k)
 
-s is the score of the ranker, x are the model's features of t. The weights are learned from facts that were held
-back from the model, of which its opinion is as honest as of any missing fact. A few hundred questions suffice,
-where a ranker with these features among all others needs thousands, of which small graphs have too few
-(docs/LOG.md). Confidence does not depend on the model.
+s is the score of the ranker, x are the features of t by the embeddings. The weights are learned from facts that
+were held back from them, of which their opinion is as honest as of any missing fact. A few hundred questions
+suffice, where a ranker with these features among all others needs thousands, of which small graphs have too few
+(docs/LOG.md). Confidence does not depend on them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ STEPS = 100
 
 @dataclass(frozen=True)
 class ModelPool:
-    """A model and how far to trust it."""
+    """Edge embeddings and how far to trust them."""
 
     scorer: EdgeScorer
     own: float  # a: the weight of the symbolic score
     weights: Floats  # (feature): w, for features as they are
     means: Floats  # (feature): μ
-    gone: Adjacency | None = None  # facts that the model was trained on and that are no longer known
+    gone: Adjacency | None = None  # facts that they were fitted to and that are no longer known
 
     @property
     def table(self) -> tuple[Feature, ...]:
-        """The model's features; a candidate of which it has no opinion has the means."""
+        """The features; a candidate of which there is no opinion has the means."""
         return tuple(replace(row, absent=float(mean)) for row, mean in zip(TABLE, self.means, strict=True))
 
     def features(self, lists: CandidateLists) -> Features:
-        """The model's features; the means if a fact is an answer that it remembers but should not know."""
+        """The features; the means if a fact is an answer that is remembered but should not be known."""
         found = self.scorer.scores(lists)
         if self.gone is not None and self.gone.num_edges:
             remembered = [len(self.gone.tails_of(*query)) > 0 for query in lists.queries.tolist()]
@@ -56,7 +56,7 @@ def fit_pool(
     lists: CandidateLists,
     right: Offsets,  # (list): position of the right answer among all candidates
     scores: Floats,  # (candidate): by the ranker
-    features: Features,  # (candidate, feature): by the model
+    features: Features,  # (candidate, feature): by the embeddings
 ) -> ModelPool:
     """Maximise the probability of the right answers by a softmax over each list."""
     means = features.mean(axis=0, dtype=np.float64)

@@ -9,20 +9,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from squire.core.progress import no_progress
 from squire.evaluation.baselines import rank_by_frequency, rank_by_rules
 from squire.evaluation.queries import QuerySet
 from squire.evaluation.ranks import Ranks
 from squire.graph.graph import Graph
+from squire.model.recipe import Recipe, load_recipe, recipe_for
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
-
-if TYPE_CHECKING:
-    pass
-
-MODEL_SHARE = 0.6  # of the time, for the model of `fused+model`; the fusion has a third, weighing both the rest
 
 
 @dataclass(frozen=True)
@@ -76,21 +72,25 @@ def _paths(task: Task) -> Learned:
     from squire.search.options import DecodingOptions
     from squire.search.trained import TrainedModel
 
-    note = _train_model(task, task.minutes_left, hold_back=False)
+    note = _train_model(task)
     run = TrainedModel.load(task.folder)
     decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges)
     return Learned(lambda query_set: rank_by_paths(run.decoder, run.graph, query_set, decoding, task.seed), note)
 
 
-def _train_model(task: Task, minutes: float, hold_back: bool) -> str:
-    """Train the model that the graph's size calls for, in the task's folder; says how far it came."""
-    from squire.model.recipe import load_recipe, recipe_for
+def _recipe(task: Task, hold_back: bool) -> Recipe:
+    """The recipe that the graph's size calls for."""
+    settings = [f"train.seed={task.seed}", f"train.hold_back={str(hold_back).lower()}"]
+    return load_recipe(recipe_for(task.graph.stats()), settings)
+
+
+def _train_model(task: Task) -> str:
+    """Train the model in the task's folder; says how far it came."""
     from squire.training.pipeline import new_run
     from squire.training.preparation import prepare
     from squire.training.trainer import Trainer
 
-    settings = [f"train.seed={task.seed}", f"train.hold_back={str(hold_back).lower()}"]
-    recipe = load_recipe(recipe_for(task.graph.stats()), settings)
+    recipe, minutes = _recipe(task, hold_back=False), task.minutes_left
     began = time.monotonic()
     with new_run(task.folder, task.graph, recipe):
         tries = prepare(task.graph, recipe, task.folder, no_progress)
@@ -104,21 +104,12 @@ def _train_model(task: Task, minutes: float, hold_back: bool) -> str:
 
 def _fused(task: Task) -> Learned:
     from squire.evaluation.fused import rank_by_fusion
-    from squire.ranking.fusion import FusionOptions, fit_fusion
+    from squire.ranking.fusion import FusionOptions
+    from squire.training.pipeline import fuse_run, new_run
 
-    fusion = fit_fusion(task.graph, FusionOptions(task.seed, minutes=task.minutes))
-    return Learned(lambda query_set: rank_by_fusion(fusion, task.graph, query_set).ranking, _asked(fusion.info))
-
-
-def _fused_with_model(task: Task) -> Learned:
-    from squire.evaluation.fused import rank_by_fusion
-    from squire.ranking.fusion import FusionOptions, fit_fusion
-    from squire.training.pipeline import weigh_model
-
-    note = _train_model(task, MODEL_SHARE * task.minutes, hold_back=True)
-    symbolic = fit_fusion(task.graph, FusionOptions(task.seed, minutes=task.minutes / 3))
-    fusion = weigh_model(task.folder, symbolic) or symbolic
-    note = f"{note}; {_asked(fusion.info)}"
+    with new_run(task.folder, task.graph, _recipe(task, hold_back=True)):
+        fusion = fuse_run(task.folder, FusionOptions(task.seed, minutes=task.minutes))
+    note = _asked(fusion.info) + (", and edge embeddings" if fusion.pool else "")
     return Learned(lambda query_set: rank_by_fusion(fusion, task.graph, query_set).ranking, note)
 
 
@@ -160,7 +151,6 @@ METHODS = {
         Method("rules", "ours", _rules),
         Method("paths", "ours", _paths),
         Method("fused", "ours", _fused),
-        Method("fused+model", "ours", _fused_with_model),
         *map(_embedding, ("TransE", "RotatE", "ComplEx", "ConvE", "TuckER")),
         Method("PyClause", "rules", _pyclause),
         *map(_walker, ("MINERVA", "MultiHopKG", "RuleGuider", "DacKGR")),

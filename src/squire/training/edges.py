@@ -1,7 +1,7 @@
-"""Fits the edge embeddings of a model to the facts, before it learns paths.
+"""Fits edge embeddings to the facts, for the fusion and for the model, which learns paths afterwards.
 
 The loss of a fact is the cross-entropy of its tail, plus a penalty on its three embeddings (Lacroix et al. 2018).
-After each pass over the facts, queries of valid are ranked; the fit ends when they no longer get better. A run
+After each pass over the facts, queries of valid are ranked; the fit ends when they no longer get better. A fit
 that was stopped goes on after the last pass.
 """
 
@@ -21,14 +21,14 @@ from squire.core.run_files import EDGES
 from squire.core.tensors import load_checkpoint, save_checkpoint
 from squire.evaluation.baselines import rank_by_scores
 from squire.evaluation.queries import QuerySet
-from squire.graph.adjacency import Ids
+from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.graph import Graph
 from squire.model.batches import Batch
-from squire.model.edges import EdgeEmbedding, complex_product, cubic_norms
+from squire.model.edges import INITIAL, EdgeEmbedding, complex_product, cubic_norms
 from squire.model.fact_batches import ROW, FactBatches
 from squire.model.loss import trie_loss
 from squire.model.negative_sampling import NegativeSampler
-from squire.model.recipe import TrainConfig
+from squire.model.recipe import Recipe
 from squire.model.vocabulary import Vocabulary
 
 QUERIES_AT_ONCE, FEWEST_AT_ONCE, STEPS = 512, 16, 40  # fewer at once if a pass would have fewer steps
@@ -38,16 +38,22 @@ VALID_QUERIES = 2000  # with fewer, chance ends the fit too early
 
 
 class EdgeFit:
-    """The fit of one run's edge embeddings. `seen` is the graph that the model may see."""
+    """The fit of one run's edge embeddings. `facts` is what they may see of train."""
 
-    def __init__(self, edges: EdgeEmbedding, graph: Graph, seen: Graph, train: TrainConfig, folder: Path) -> None:
-        self.edges, self.train, self.folder = edges, train, folder
-        negatives = NegativeSampler.from_adjacency(seen.train, train.edge_sampled)
+    def __init__(self, graph: Graph, facts: Adjacency, recipe: Recipe, folder: Path) -> None:
+        self.train, self.folder = recipe.train, folder
+        train, rank = recipe.train, recipe.model.edge_rank
+        self.edges = EdgeEmbedding(graph.num_entities, 2 * graph.num_relations, rank)
+        rng = torch.Generator().manual_seed(train.seed)
+        for table in self._tables().values():
+            table.normal_(0, INITIAL, generator=rng)
+        negatives = NegativeSampler.from_adjacency(facts, train.edge_sampled)
         vocab = Vocabulary(graph.num_entities, graph.num_relations)
-        facts = seen.train
         queries = len(np.unique(facts.heads.astype(np.int64) * (2 * facts.num_relations) + facts.relations))
         at_once = min(QUERIES_AT_ONCE, max(FEWEST_AT_ONCE, queries // STEPS))
-        self.batches = FactBatches(seen.train, vocab, ROW * at_once, 1, train.seed, negatives)
+        self.batches = FactBatches(facts, vocab, ROW * at_once, 1, train.seed, negatives)
+        classes = min(graph.num_entities, train.edge_sampled or graph.num_entities)
+        self.pass_operations = 6 * queries * classes * 2 * rank  # three products of each pair, as in any training
         # Test must not influence when to stop, not even as a filter.
         self.query_set = None
         if len(graph.valid):
@@ -64,11 +70,15 @@ class EdgeFit:
     def _copy(self) -> dict[str, Tensor]:
         return {name: table.clone() for name, table in self._tables().items()}
 
-    def fit(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
-        """Fit to the end, and leave the best embeddings in place. Returns False if stopped before."""
+    def fit(self, progress: Progress, should_stop: Callable[[], bool], passes: int | None = None) -> bool:
+        """Fit to the end, and leave the best embeddings in place. Returns False if stopped before.
+
+        passes: at most so many, in all; by default those of the recipe.
+        """
         if (self.folder / f"{EDGES}.safetensors").exists():
             self._resume()
-        while len(self.mrr) < self.train.edge_passes and not self._is_over():
+        passes = min(self.train.edge_passes if passes is None else passes, self.train.edge_passes)
+        while len(self.mrr) < passes and not self._is_over():
             number = len(self.mrr)
             total = self.batches.num_batches(number)
             for done, batch in enumerate(self.batches.epoch(number)):

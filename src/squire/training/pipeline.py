@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from squire.core.processes import locked, machine_memory
@@ -18,19 +19,23 @@ from squire.evaluation.baselines import rank_by_frequency
 from squire.evaluation.fused import rank_by_fusion
 from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
-from squire.model.recipe import ModelConfig, Recipe, has_model, load_settings, save_settings
+from squire.model.recipe import ModelConfig, Recipe, load_settings, save_settings
 from squire.model.vocabulary import Vocabulary
-from squire.ranking.fusion import Fusion, FusionOptions, add_model, fit_fusion
+from squire.ranking.fusion import Fusion, FusionOptions, add_edges, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
-from squire.ranking.model_features import TABLE
+from squire.ranking.model_features import EdgeScorer
 from squire.rules.rules import Rules
-from squire.search.trained import TrainedModel
+from squire.search.trained import seen_graph
 from squire.training.changes import learn_changes
+from squire.training.edges import EdgeFit
 from squire.training.preparation import prepare
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
 logger = logging.getLogger(__name__)
 QUALITY_QUERIES = 1000  # of valid, ranked after fusing
+# Edge embeddings while fusing: the most operations, about two minutes of two cores; fewer passes are not worth it;
+# and their share of a time limit.
+EDGE_OPERATIONS, FEWEST_PASSES, EDGE_SHARE = 1e13, 2, 0.25
 BYTES_PER_PARAMETER = 16  # weight, gradient and two moments of Adam, in 32 bits
 
 
@@ -82,14 +87,19 @@ def resumed_run(folder: Path, graph: Graph | None = None) -> Iterator[None]:
 
 
 def fuse_run(
-    folder: Path, options: FusionOptions | None = None, progress: Progress = no_progress, *, model: bool = True
+    folder: Path, options: FusionOptions | None = None, progress: Progress = no_progress, *, edges: bool = True
 ) -> Fusion:
     """Fit the fusion of a run and save it in the run folder. The caller holds the lock.
 
-    model: also use the run's model, if it has one from which facts were held back.
+    edges: also fit edge embeddings, if the recipe has any and holds facts back from them.
     """
-    graph, _ = load_settings(folder)
-    fusion = fit_fusion(graph, options, progress)
+    graph, recipe = load_settings(folder)
+    options, began = options or FusionOptions(), time.monotonic()
+    edges = edges and bool(recipe.model.edge_rank) and recipe.train.hold_back
+    minutes = options.minutes
+    if minutes is not None and edges:
+        minutes *= 1 - EDGE_SHARE
+    fusion = fit_fusion(graph, replace(options, minutes=minutes), progress)
     save_fusion(fusion, folder)
     info = fusion.info
     logger.info(
@@ -98,27 +108,43 @@ def fuse_run(
     )  # fmt: skip
     if info.unlinked:
         logger.info("no valid pair has an edge in train, so linked pairs are neither asked about nor proposed")
-    return (weigh_model(folder, fusion, progress) if model else None) or fusion
+    if not edges:
+        return fusion
+    ends = math.inf if options.minutes is None else began + 60 * options.minutes
+    _fit_edges(folder, graph, recipe, ends, progress)
+    return weigh_edges(folder, fusion, progress) or fusion
 
 
-def weigh_model(folder: Path, fusion: Fusion | None = None, progress: Progress = no_progress) -> Fusion | None:
-    """Add the model of a run to its fusion, and save it; None if that is not possible."""
-    if not has_model(folder) or not (fusion or has_fusion(folder)):
+def _fit_edges(folder: Path, graph: Graph, recipe: Recipe, ends: float, progress: Progress) -> None:
+    """Fit edge embeddings as far as they are cheap; training a model makes the other passes.
+
+    Limited by operations rather than time, so that the result is the same on every machine.
+    """
+    fit = EdgeFit(graph, seen_graph(graph, recipe).train, recipe, folder)
+    passes = int(EDGE_OPERATIONS / fit.pass_operations)
+    if passes < FEWEST_PASSES:
+        logger.info("edge embeddings would take long on so large a graph, so they are left to training a model")
+        return
+    fit.fit(progress, lambda: time.monotonic() >= ends, passes)
+
+
+def weigh_edges(folder: Path, fusion: Fusion | None = None, progress: Progress = no_progress) -> Fusion | None:
+    """Add the edge embeddings of a run to its fusion, and save it; None if there is nothing to do."""
+    graph, recipe = load_settings(folder)
+    if not recipe.train.hold_back or not (fusion or has_fusion(folder)):
         return None
-    run = TrainedModel.load(folder)
-    if not run.recipe.train.hold_back:
-        logger.info("the model has seen all of train, so the fusion does not use it (train.hold_back is false)")
+    scorer, fusion = EdgeScorer.load(folder), fusion or load_fusion(folder, graph)
+    if scorer is None or (fusion.pool and fusion.pool.scorer.fingerprint == scorer.fingerprint):
         return None
     try:
-        fusion = add_model(fusion or load_fusion(folder, run.graph), run, progress)
+        fusion = add_edges(fusion, graph, scorer, recipe.train.seed, progress)
     except SettingError as error:  # too few facts were held back
-        logger.warning("%s The fusion does not use the model.", error)
+        logger.warning("%s The fusion does not use the edge embeddings.", error)
         return None
     save_fusion(fusion, folder)
     assert fusion.pool
-    names, weights = ("symbolic score", *(row.name for row in TABLE)), (fusion.pool.own, *fusion.pool.weights)
-    said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
-    logger.info("the fusion uses the model; weights: %s", said)
+    own, (weight,) = fusion.pool.own, fusion.pool.weights
+    logger.info("the fusion uses edge embeddings; weights: symbolic score %.2f, embeddings %.2f", own, weight)
     return fusion
 
 
@@ -181,8 +207,8 @@ def train_run(
         with progress_bar("training", show) as bar:
             finished = trainer.fit(_show_steps(bar, len(trainer.phases)), options.minutes, bar.stage)
         if ours.leads and options.fuse and not trainer.interrupted:
-            with progress_bar("weighing the model", show) as bar:
-                weigh_model(folder, progress=bar.stage)
+            with progress_bar("weighing edge embeddings", show) as bar:
+                weigh_edges(folder, progress=bar.stage)
         outcome = Outcome(finished, trainer.interrupted and not ours.launched, _summary(trainer, finished))
         if ours.leads and not outcome.interrupted:
             logger.info(outcome.message)
@@ -193,7 +219,7 @@ def _try_to_fuse(folder: Path, options: FusionOptions, show: bool) -> Fusion | N
     """Fit the fusion; a graph too small for one is trained without."""
     with progress_bar("fusing", show) as bar:
         try:
-            fusion = fuse_run(folder, options, bar.stage, model=False)
+            fusion = fuse_run(folder, options, bar.stage)
         except SettingError as error:
             logger.warning("%s Answers will be ranked by paths.", error)
             return None

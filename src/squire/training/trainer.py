@@ -217,9 +217,10 @@ class Trainer:
         """
         if self.model.edges is None:
             return True
-        fit = EdgeFit(self.model.edges, self.graph, self.seen, self.recipe.train, self.folder)
+        fit = EdgeFit(self.graph, self.seen.train, self.recipe, self.folder)
         with self.team.leader_first():
             unfinished = not fit.fit(progress, must_stop if self.team.leads else lambda: True)
+        self.model.edges.load_state_dict(fit.edges.state_dict())
         return not self.team.any(unfinished)
 
     def _enter_phase(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
