@@ -68,6 +68,7 @@ def took(*arguments: str) -> dict[str, Any]:
     return {
         "command": f"squire {' '.join(arguments)}",
         "seconds": round(time.monotonic() - began),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime),
         "peak_mb": round(usage.ru_maxrss / 1e3),
         "load_average": round(os.getloadavg()[0], 2),
     }

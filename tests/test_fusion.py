@@ -25,7 +25,7 @@ from squire.graph.labels import LabelIndex, Labels
 from squire.ranking.confidence_fit import HiddenFold
 from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent, used_rules
 from squire.ranking.fusion import Fusion, FusionOptions, _hidden_fold, _some_wrong, fit_fusion
-from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
+from squire.ranking.fusion_file import FILE_VERSION, has_fusion, load_fusion, save_fusion
 from squire.ranking.networks import Network, NetworkOptions, Networks, _list_loss, fit_ranker
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import Mined, MiningOptions, mine_rules
@@ -209,7 +209,7 @@ def test_a_fusion_of_another_graph_or_of_other_features_is_refused(
     checkpoint = load_checkpoint(tmp_path, FUSION)
     for key, value, words in (
         ("features", [*COLUMN, "astrology"], "without astrology"),
-        ("fusion", 9, "version 9"),
+        ("fusion", FILE_VERSION + 1, f"version {FILE_VERSION + 1}"),
         ("ranker", {"width": 9}, "another shape"),
     ):
         save_checkpoint(tmp_path, FUSION, checkpoint.arrays, {**checkpoint.state, key: value})
