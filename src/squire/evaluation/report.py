@@ -310,4 +310,4 @@ def _constraint(constraint: str, trained: TrainedModel) -> SearchEdges:
     edges = graph.edges_of(other)
     if not edges.num_edges:
         raise SettingError(f"constraint={constraint!r}: has no edge between the entities of {graph.name}.")
-    return SearchEdges.from_adjacency(edges, trained.device, name=other.name)
+    return SearchEdges(edges, trained.device, name=other.name)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squire.core.frames import to_frame
+from squire.core.kept import frozen
 from squire.core.relations import is_inverse
 from squire.core.tensors import JSON, TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError, SettingError
-from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
+from squire.graph.adjacency import Adjacency, Ids, sort_unique
 from squire.graph.labels import LabelIndex, Labels
 from squire.graph.statistics import Stats
 from squire.graph.triples import ROLES, block_from_object, divide, number
@@ -126,8 +127,9 @@ class Graph:
         """The edges of these splits together: the filter of a ranking."""
         if splits == ("train",):
             return self.train
-        together = np.concatenate([self.triples(split) for split in splits])
-        return self.adjacency(together)
+        held_out = [self.triples(split) for split in splits if split != "train"]
+        own = self.adjacency(np.concatenate(held_out))
+        return self.train.joined(own) if "train" in splits else own
 
     def edges_of(self, other: Graph) -> Adjacency:
         """The train edges of another graph in the ids of this one; edges with unknown labels are left out."""
@@ -258,8 +260,8 @@ class Graph:
                 LabelIndex(_label_array(arrays[f"{kind}.offsets"], arrays[f"{kind}.text"]), singular)
                 for kind, singular in (("entities", "entity"), ("relations", "relation"))
             )
-            edges = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
-            train = Adjacency(len(entities), len(relations), *edges)
+            offsets, types, tails = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
+            train = Adjacency(len(entities), len(relations), offsets, types, tails)
             labels = Labels(entities, relations, found.state["prefixes"])
             state = found.state
             is_divided = bool(state.get("is_divided"))  # older files do not say

@@ -128,10 +128,7 @@ class Reasoner:
 
     def without(self, facts: Ids) -> Reasoner:
         """A fused reasoner that does not know these facts, and whose rules do not count them.  facts: (fact, 3)"""
-        graph, known = self.graph, self.run.facts
-        gone = graph.adjacency(facts)
-        remaining = graph.adjacency(known.triples[~gone.contains_each(*known.triples.T)])
-        run = replace(self.run, facts=remaining)
+        run = replace(self.run, facts=self.run.facts.without(self.graph.adjacency(facts)))
         return Reasoner(run, self.fused.on(run), changes=self.changes)
 
     def changed(self, changes: Changes) -> Reasoner:
