@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -43,6 +44,11 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
+
+    @property
+    def key(self) -> str:
+        """Tells these changes from others."""
+        return sha256(json.dumps([sorted(self.added), sorted(self.removed)]).encode()).hexdigest()
 
     def then(self, action: Action, facts: Iterable[Fact]) -> Changes:
         """These changes and one more. Facts that are added must not be in the graph, and others must be."""

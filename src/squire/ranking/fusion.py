@@ -323,7 +323,9 @@ def add_edges(
 
 def words_of(graph: Graph, use_names: bool) -> Profile:
     """The words of the entities' names, or none."""
-    return name_words(graph.labels.entities) if use_names else no_words(graph.num_entities)
+    if not use_names:
+        return no_words(graph.num_entities)
+    return Profile._make(graph.kept.get("words", lambda: name_words(graph.labels.entities)))
 
 
 def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:

@@ -117,7 +117,8 @@ def _is_word(text: str) -> bool:
 
 def no_words(num_entities: int) -> Profile:
     """Empty rows, for names that are not used as evidence."""
-    return name_words([""] * num_entities)
+    offsets, item, weight = np.zeros(num_entities + 1, np.int64), np.empty(0, np.int64), np.empty(0)
+    return Profile(frozen(offsets), frozen(item), frozen(weight), 0)
 
 
 def new_scratch(index: GraphIndex, most: int) -> FeatureScratch:

@@ -20,7 +20,7 @@ import torch
 
 from squire.core import __version__
 from squire.core.relations import is_inverse
-from squire.core.run_files import fingerprints
+from squire.core.run_files import INDEXES, fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.graph.changes import Action, Changes, check_facts, load_changes
@@ -92,7 +92,7 @@ class Reasoner:
             run = LoadedRun(folder, graph, recipe, Rules.empty(graph.num_relations), facts)
         base, changes = run.graph, Changes() if hide_held_out else load_changes(folder)
         if changes:
-            graph = changes.apply(base)
+            graph = changes.apply(base).keeping(folder / INDEXES / "changed", f"{base.kept.key} {changes.key}")
             _, mined_after = refreshed_file(folder)
             mined_from = load_changes(folder, mined_after).apply(base, graph.labels).train if mined_after else None
             run = run.on(graph, mined_from)
