@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import one_ahead, thread_count
+from squire.core.parallel import agreed, one_ahead, thread_count
 from squire.core.ragged import offsets_from
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
@@ -300,7 +300,7 @@ def _effort(features: CandidateFeatures, seconds: float, threads: int | None, se
         pass
     each = (time.monotonic() - began) / len(asked) + FITTING_SECONDS / thread_count(threads)
     every = TRAINING_QUERIES + 2 * QUESTIONS + CALIBRATION_QUERIES
-    effort = float(np.clip(seconds / (each * every), LEAST_EFFORT, 1.0))
+    effort = agreed(float(np.clip(seconds / (each * every), LEAST_EFFORT, 1.0)))
     if effort < 1:
         logger.info("the time is enough for %.0f %% of the questions that are asked otherwise", 100 * effort)
     return effort

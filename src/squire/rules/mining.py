@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import as_done, thread_count
+from squire.core.parallel import agreed, as_done, thread_count
 from squire.core.ragged import offsets_from, ranges
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -132,16 +132,16 @@ class Work:
 
     def steps_left(self) -> float:
         """The steps that half of the remaining time allows: bodies are found, then counted."""
-        return max((self._end - time.monotonic()) / 2, 1.0) * STEPS_PER_SECOND * self._threads
+        return agreed(max((self._end - time.monotonic()) / 2, 1.0) * STEPS_PER_SECOND * self._threads)
 
     def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
         """The numbers and results of `task(0)` … `task(count - 1)`, as they finish."""
-        self._progress(stage, 0, count)
-        for done, result in enumerate(as_done(task, count, self._threads), 1):
-            self._progress(stage, done, count)
+        self._progress(stage, done := 0, count)
+        for result in as_done(task, count, self._threads, until=self._end):
+            self._progress(stage, done := done + 1, count)
             yield result
-            if time.monotonic() > self._end:
-                raise OutOfTime
+        if done < count:
+            raise OutOfTime
 
 
 # ------------------------------------------------------------------------------------------------- closed rules
