@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import re
+import json
 import shutil
-import signal
-import subprocess
-import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from graphs import make_graph
 from test_distributed import torchrun
-from test_hubs import hub_graph
 
 import squire
 from squire.core.parallel import agreed, as_done, in_order, is_leader, one_ahead, sharing
 from squire.core.run_files import FUSION
+from squire.graph.graph import Graph
 
 
 class Pair:
@@ -37,7 +36,8 @@ class Pair:
 
 def in_two(work: Any) -> list[Any]:
     """What `work` gives in each of two processes that share their loops."""
-    barrier, board, out = threading.Barrier(2), {}, [None, None]
+    barrier, out = threading.Barrier(2), [None, None]
+    board: dict[int, Any] = {}
 
     def run(rank: int) -> None:
         with sharing(Pair(rank, barrier, board)):
@@ -73,9 +73,13 @@ def test_each_task_is_done_once_and_all_processes_have_all_results(threads: int,
 def test_loops_of_items_that_are_made_ahead_are_shared_too() -> None:
     done: list[int] = []
 
+    def task(first: int, i: int) -> int:
+        done.append(first + i)
+        return first + i
+
     def items() -> Any:
         for first in (0, 10):
-            yield list(in_order(lambda i: done.append(first + i) or first + i, 4, 1))  # noqa: B023
+            yield list(in_order(partial(task, first), 4, 1))
 
     first, second = in_two(lambda rank: list(one_ahead(items())))
     assert first == second == [[0, 1, 2, 3], [10, 11, 12, 13]]
@@ -89,66 +93,75 @@ def test_a_time_limit_leaves_out_the_same_tasks_everywhere() -> None:
 
 # --------------------------------------------------------------------------------------------- real processes
 
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+import squire
+from squire.rules import mining
 
-def without_times(file: Path) -> str:
-    return re.sub(r'"(run|threads)": [^,}]*', "", file.read_text())
+folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+squire.mine(folder / "a.graph", save_to=folder / "two.tsv", progress=False)
+run = squire.fuse(folder / "two", progress=False)
+squire.Run(folder / "two").evaluate(progress=False)
+
+count = mining.kernels.count_support
+def interrupt(*arguments):
+    if rank == 1 and arguments[1] == 3:  # bodies of three atoms
+        os.kill(os.getpid(), signal.SIGINT)
+    return count(*arguments)
+mining.kernels.count_support = interrupt
+rules = squire.mine(folder / "a.graph", threads=1, progress=False)
+assert rules.interrupted
+(folder / f"interrupted-{rank}").write_text(str(len(rules)))
+"""
+
+
+def a_graph() -> Graph:
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, [[40], [3], [40]], (3, 500))
+    facts = sorted({(f"e{h}", f"r{r}", f"e{t}") for h, r, t in zip(*drawn.tolist(), strict=True)})
+    facts += [(tail, "back", head) for head, relation, tail in facts if relation == "r0"]
+    order = rng.permutation(len(facts)).tolist()
+    parts = {"valid": order[:30], "test": order[30:60], "train": order[60:]}
+    return make_graph({split: [facts[i] for i in numbers] for split, numbers in parts.items()})
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("graph")
-    hub_graph().save(folder / "hub.graph")
-    return folder / "hub.graph"
-
-
-def test_two_processes_mine_the_rules_of_one(graph: Path, tmp_path: Path) -> None:
-    squire.mine(graph, save_to=tmp_path / "one.tsv", progress=False)
-    ended = torchrun("-m", "squire", "mine", str(graph), "-o", str(tmp_path / "two.tsv"))
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes leave, beside the work of one."""
+    folder = tmp_path_factory.mktemp("shared")
+    a_graph().save(folder / "a.graph")
+    squire.mine(folder / "a.graph", save_to=folder / "one.tsv", progress=False)
+    squire.train(folder / "a.graph", folder / "one", model=False, progress=False)
+    shutil.copytree(folder / "one", folder / "two")
+    (folder / "two" / f"{FUSION}.safetensors").unlink()
+    squire.Run(folder / "one").evaluate(progress=False)
+    (folder / "script.py").write_text(SCRIPT)
+    ended = torchrun(str(folder / "script.py"), str(folder))
     assert ended.returncode == 0, ended.stderr
-    assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
-    assert ended.stderr.count("closed") == 1  # one of them speaks
+    return folder
 
 
-def test_two_processes_fuse_and_evaluate_like_one(graph: Path, tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    squire.train(graph, one, model=False, progress=False)
-    shutil.copytree(one, two)
-    (two / f"{FUSION}.safetensors").unlink()
-    found = squire.Run(one).evaluate(progress=False)
-    ended = torchrun("-m", "squire", "fuse", str(two))
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("fused: learned from") == ended.stdout.count("ordinary, first 10") == 1
-    file = f"{FUSION}.safetensors"
-    assert (two / file).read_bytes() == (one / file).read_bytes()
-    ended = torchrun("-m", "squire", "evaluate", str(two))
-    assert ended.returncode == 0, ended.stderr
-    written = {folder: folder / "evaluation-fused-test.json" for folder in (one, two)}
-    assert without_times(written[two]) == without_times(written[one])
-    assert ended.stdout.count(f"{found.rows[0].mrr:.3f}") >= 1
+def test_two_processes_mine_the_rules_of_one(done: Path) -> None:
+    assert (done / "two.tsv").read_bytes() == (done / "one.tsv").read_bytes()
+
+
+def test_two_processes_fuse_and_evaluate_like_one(done: Path) -> None:
+    one, two = ((done / name / f"{FUSION}.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+    first, second = (
+        json.loads((done / name / "evaluation-fused-test.json").read_text()) for name in ("one", "two")
+    )
+    assert first | {"run": ""} == second | {"run": ""}
+
+
+def test_ctrl_c_in_one_process_stops_all_with_the_same_rules(done: Path) -> None:
+    found = [int((done / f"interrupted-{rank}").read_text()) for rank in (0, 1)]
+    assert found[0] == found[1]
+    assert 0 < found[0] < len(squire.RuleSet.load(done / "one.tsv", done / "a.graph"))
 
 
 def test_a_mistake_is_told_once(tmp_path: Path) -> None:
     ended = torchrun("-m", "squire", "mine", str(tmp_path / "none.tsv"), "-o", str(tmp_path / "rules.tsv"))
     assert ended.returncode == 1
     assert ended.stderr.count("error: ") == 1
-
-
-def test_ctrl_c_keeps_the_rules_found_so_far_and_they_are_the_same(graph: Path, tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys, squire\n"
-        "from squire.rules import mining\n"
-        "count = mining.kernels.count_bodies\n"
-        "def interrupted(*arguments):\n"
-        "    if os.environ['RANK'] == '1' and arguments[2] == 3:\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return count(*arguments)\n"
-        "mining.kernels.count_bodies = interrupted\n"
-        "rules = squire.mine(sys.argv[1], threads=1, progress=False)\n"
-        "assert rules.interrupted and len(rules)\n"
-        "open(f\"{sys.argv[2]}/{os.environ['RANK']}\", 'w').write(str(len(rules)))\n"
-    )
-    script = tmp_path / "mine.py"
-    script.write_text(code)
-    ended = torchrun(str(script), str(graph), str(tmp_path))
-    assert ended.returncode == 0, ended.stderr
-    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text() != "0"

@@ -11,17 +11,21 @@ Tested with gloo only. No GPU was available: the CUDA and NCCL code follows the 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from squire.core.parallel import sharing
@@ -119,7 +123,10 @@ def team(device: str = "auto", advice: str = "resume the run", same_errors: bool
         return
     # NCCL is chosen by what is installed, not by `device`, so that a wrong device is reported once, by the leader.
     nccl = torch.cuda.is_available() and distributed.is_nccl_available()
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=TIMEOUT)
+    # A team finds the addresses of its own processes, not those of the team before it.
+    store = PrefixStore(f"team {next(_teams)}", _store())
+    backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         with _reported_once(rank == 0, advice, SquireError if same_errors else TrainingError):
             with Team(rank, size).leader_first():
@@ -165,6 +172,15 @@ def _reported_once(leads: bool, advice: str, common: type[SquireError]) -> Itera
                 f"another process of this run has failed. Fix the problem that it reports, then {advice}."
             ) from None
     raise SystemExit(1)
+
+
+_teams = itertools.count()
+
+
+@cache
+def _store() -> Store:
+    """Where the processes that torchrun has started find each other."""
+    return cast("Store", next(rendezvous("env://", timeout=TIMEOUT))[0])
 
 
 _RANKS = (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))

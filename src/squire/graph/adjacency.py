@@ -190,8 +190,13 @@ class Adjacency:
         return entities, offsets
 
     def _find_starts(self) -> tuple[Ids, Offsets]:
-        order, offsets = self._runs_by(self.runs.relations)
+        order, offsets = self.by_type
         return self.runs.heads[order], offsets
+
+    @cached_property
+    def by_type(self) -> tuple[Offsets, Offsets]:
+        """The runs of each type, by head: of r, they are order[offsets[r]:offsets[r + 1]]."""
+        return self._runs_by(self.runs.relations)
 
     def _runs_by(self, types: Ids) -> tuple[Offsets, Offsets]:
         """The runs by these types, then by head, and where each type begins.  (run), (edge type + 1)"""

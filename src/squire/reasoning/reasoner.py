@@ -496,7 +496,8 @@ class Reasoner:
         if rule is None:
             return None
         text, support = readable(rules, rule, self.labels), int(rules.support[rule])
-        return FollowedRule(text, support / max(int(rules.body_count[rule]), 1), support)
+        confidence = support / max(int(rules.body_count[rule]), 1)
+        return FollowedRule(text, confidence, support, sampled=bool(rules.error[rule]))
 
     def _entity(self, number: int) -> str:
         return self.labels.entity(number)
