@@ -157,7 +157,7 @@ def test_pruning_asks_for_the_last_answer_that_is_new() -> None:
     follow = naive_beam.random_follow(4, E, R)
     known = {max(range(E), key=follow(0, (1,)).__getitem__), 0}
     graph = Adjacency.build(np.array([[0, 1, tail] for tail in known], np.int32), E, R // 2)
-    guidance = Guidance(SearchEdges.from_adjacency(graph), 0.0)
+    guidance = Guidance(SearchEdges(graph), 0.0)
     decoding = DecodingOptions(beam=30, hops=2, prune=0.5, guidance=guidance)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beam, "RELEVANT_ANSWERS", 2)
@@ -176,7 +176,7 @@ def test_constrained_paths_walk_the_given_edges_only(seed: int, width: int, hops
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     heads = torch.tensor([0, 5])
     steps = FakeSteps(follow, ENTITIES)
-    decoding = DecodingOptions(beam=width, hops=hops, constraint=SearchEdges.from_adjacency(graph))
+    decoding = DecodingOptions(beam=width, hops=hops, constraint=SearchEdges(graph))
     found = search(steps, heads, torch.zeros(2).long(), decoding)
     edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
     for query, head in enumerate(heads.tolist()):
@@ -191,7 +191,7 @@ def test_guidance_prefers_known_edges(seed: int, width: int, share: float) -> No
     graph = small_graph(triples=20, seed=seed)
     follow = naive_beam.random_follow(seed, ENTITIES, 2 * RELATIONS)
     heads = [0, 5]
-    decoding = DecodingOptions(beam=width, hops=2, guidance=Guidance(SearchEdges.from_adjacency(graph), share))
+    decoding = DecodingOptions(beam=width, hops=2, guidance=Guidance(SearchEdges(graph), share))
     steps = FakeSteps(follow, ENTITIES)
     found = search(steps, torch.tensor(heads), torch.zeros(2).long(), decoding)
     edges = set(zip(graph.heads.tolist(), graph.relations.tolist(), graph.tails.tolist(), strict=True))
@@ -206,7 +206,7 @@ def test_a_constraint_without_edges_leaves_no_path() -> None:
     (ranked,) = decode(
         TransformerDecoder(model),
         np.array([[0, 0]], np.int32),
-        DecodingOptions(8, hops=2, constraint=SearchEdges.from_adjacency(nothing)),
+        DecodingOptions(8, hops=2, constraint=SearchEdges(nothing)),
     )
     assert len(ranked) == 1
     assert len(ranked.entity) == len(ranked.paths) == 0
@@ -355,7 +355,7 @@ def test_pruning_a_pool_drops_only_paths_that_do_not_count(seed: int, prune: flo
 
 
 def test_a_pool_and_a_constraint_exclude_each_other() -> None:
-    edges = SearchEdges.from_adjacency(small_graph())
+    edges = SearchEdges(small_graph())
     with pytest.raises(SettingError, match="aggregate='pool': does not work with a constraint"):
         DecodingOptions(aggregate="pool", constraint=edges)
 
@@ -369,7 +369,7 @@ def test_given_paths_are_as_probable_as_those_that_a_search_finds(
 ) -> None:
     edges = {(0, 1, 2), (0, 1, 3), (2, 0, 4), (3, 2, 1)}
     facts = Adjacency.build(np.array(sorted(edges), np.int32), E, R)
-    guidance = Guidance(SearchEdges.from_adjacency(facts), share) if share else None
+    guidance = Guidance(SearchEdges(facts), share) if share else None
     follow = naive_beam.random_follow(seed, E, R)
     guided = naive_beam.guided_follow(follow, lambda _: 0, edges, share)
     some = naive_beam.all_paths(guided, 0, 0, hops)[::step][:50]

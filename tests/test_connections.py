@@ -19,7 +19,8 @@ import squire
 from squire.cli import app
 from squire.errors import DataError, SettingError, UnknownName
 from squire.graph.adjacency import Adjacency
-from squire.reasoning.connections import Expectation, paths_between
+from squire.reasoning import connections
+from squire.reasoning.connections import Expectation, paths_between, stride
 from squire.reasoning.reasoner import Reasoner
 from squire.reasoning.restrictions import entities_of_type, restrict
 from squire.server.models import Model
@@ -170,3 +171,21 @@ def test_files_of_candidates_work_for_answers_and_completion(tmp_path: Path) -> 
     assert "some.txt:2: unknown entity 'benn 2'. Nearest: 'ben 2'" in str(done.exception)
     assert isinstance(done.exception, DataError)
     assert restrict(run().graph, run().graph.facts) is None
+
+
+def test_paths_near_hubs_are_a_sample_that_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a", "r", f"x{i}") for i in range(60)] + [(f"x{i}", "s", f"y{i % 7}") for i in range(60)]
+    rows += [(f"y{i}", "t", "b") for i in range(7)]
+    graph = squire.Graph.from_triples(rows, holdout=(0, 0))
+    a, b = (graph.labels.entity_id(name) for name in ("a", "b"))
+    ((pattern, every),) = paths_between(graph.train, a, b).items()
+    assert (len(every), stride(graph.train, a)) == (60, 1)
+    monkeypatch.setattr(connections, "MIDDLE_EDGES", 50)
+    some = paths_between(graph.train, a, b)[pattern]
+    assert stride(graph.train, a) == 3
+    assert len(some) * 3 == len(every)
+    assert set(some) < set(every)
+    group = connections.PathGroup(
+        "r → s → t", ("r", "s", "t"), 60, 1.0, run().connect("ada", "ben").groups[0].paths, True
+    )
+    assert "about 60 paths" in repr(connections.Connections("a", "b", (group,), ()))

@@ -104,7 +104,7 @@ def test_what_the_signature_says() -> None:
     assert str(by_hand(WIDE).signature).startswith(
         "made|split:test|side:tail|method:paths|filter:train+valid+test|ties:realistic|beam:64|aggregation:sum|seed:7|v:"
     )
-    edges = SearchEdges.from_adjacency(GRAPH.train, name="x")
+    edges = SearchEdges(GRAPH.train, name="x")
     decoding = DecodingOptions(beam=5, hops=1, aggregate="max", constraint=edges, edge_ends=True)
     assert "|beam:5|aggregation:max+edge-ends|seed:7|constraint:x|sample:2 of 3, seed 4|v:" in str(
         by_hand(decoding, sample=2).signature
@@ -337,13 +337,13 @@ def test_edges_of_another_graph_are_matched_by_name_and_by_train_alone() -> None
 
 
 def test_a_constraint_asks_for_nothing_that_is_not_there() -> None:
-    edges = SearchEdges.from_adjacency(GRAPH.train)
+    edges = SearchEdges(GRAPH.train)
     rows, tails = edges.entities(torch.tensor([A, A, F, B]), torch.tensor([R, R_, S_, S]))
     assert list(zip(rows.tolist(), tails.tolist(), strict=True)) == [(0, B), (2, B), (2, E), (3, F)]
 
 
 def test_constrained_paths_reach_less() -> None:
-    ranking = by_hand(DecodingOptions(64, hops=2, constraint=SearchEdges.from_adjacency(GRAPH.train)))
+    ranking = by_hand(DecodingOptions(64, hops=2, constraint=SearchEdges(GRAPH.train)))
     assert ranking.ranks[0] == 2  # of a: b is known, c .15, d .10; e and f only by edges that are not there
     assert ranking.grades is not None
     assert ranking.grades[1:].tolist() == [0, 0]

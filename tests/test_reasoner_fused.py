@@ -183,7 +183,7 @@ def test_a_path_with_one_inferred_edge_leads_where_no_known_path_does() -> None:
 def test_paths_that_are_looked_for_keep_to_the_edges_that_may_be_walked() -> None:
     ours = reasoner()
     query, answer, train = ours.query(*QUESTION), ours.labels.entity_id("dan 1"), ours.graph.train
-    only = SearchEdges.from_adjacency(
+    only = SearchEdges(
         Adjacency.build(np.array([[0, 0, 1]], np.int32), train.num_entities, train.num_relations), name="one edge"
     )
     decoding = replace(ours.decoding(), aggregate="sum", constraint=only)

@@ -140,3 +140,36 @@ def test_known_tails_over_chosen_splits(
     known = graph.known(*sorted(chosen))
     for head, relation in product(range(ENTITIES), range(2 * RELATIONS)):
         assert known.tails_of(head, relation).tolist() == sorted(twin.by_head_relation[head, relation])
+
+
+@given(triple_lists, triple_lists)
+def test_edges_that_are_added_or_removed_give_what_is_built_of_all(
+    triples: list[Triple], others: list[Triple]
+) -> None:
+    adjacency, more = both(triples)[0], Adjacency.build(as_ids(others), ENTITIES + 2, RELATIONS)
+    size = ENTITIES + 2, RELATIONS
+    assert adjacency.grown(ENTITIES + 2).joined(more) == Adjacency.build(as_ids(triples + others), *size)
+    left = [triple for triple in triples if triple not in others]
+    assert adjacency.grown(ENTITIES + 2).without(more) == Adjacency.build(as_ids(left), *size)
+
+
+@given(triple_lists)
+def test_orders_are_those_of_a_sort(triples: list[Triple]) -> None:
+    adjacency, twin = both(triples)
+    edges = sorted(twin.edges)
+    pairs = sorted({(head, relation) for head, relation, _ in edges})
+    runs, ends = adjacency.runs, sorted({(relation, tail) for _, relation, tail in edges})
+    assert list(zip(runs.heads.tolist(), runs.relations.tolist(), strict=True)) == pairs
+    assert [edges[start][:2] for start in runs.starts[:-1].tolist()] == pairs
+    assert np.repeat(np.arange(ENTITIES), np.diff(runs.offsets)).tolist() == [head for head, _ in pairs]
+    by_tail = sorted((head, tail, relation) for head, relation, tail in edges)
+    found = zip(adjacency.heads.tolist(), *(column.tolist() for column in adjacency.by_tail[::-1]), strict=True)
+    assert list(found) == by_tail
+    order, offsets = adjacency.ends
+    types = np.repeat(np.arange(2 * RELATIONS), np.diff(offsets)).tolist()
+    assert list(zip(types, runs.heads[order].tolist(), strict=True)) == ends
+    for (_, relation, tail), run in zip(edges, adjacency.end_runs.tolist(), strict=True):
+        assert pairs[run] == (tail, inverse(relation, RELATIONS))
+    starts, offsets = adjacency.starts
+    types = np.repeat(np.arange(2 * RELATIONS), np.diff(offsets)).tolist()
+    assert list(zip(types, starts.tolist(), strict=True)) == sorted((r, h) for h, r in pairs)

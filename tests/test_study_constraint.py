@@ -100,7 +100,7 @@ def test_a_constraint_that_allows_everything_changes_nothing(tmp_path: Path) -> 
 def test_searching_is_the_evaluation_with_a_constraint(tmp_path: Path) -> None:
     run = TrainedModel.load(a_run())
     row = rows_of(tmp_path, search=True)["graph, search"]
-    edges = SearchEdges.from_adjacency(GRAPH.train, name="graph by search")
+    edges = SearchEdges(GRAPH.train, name="graph by search")
     decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, aggregate="sum", constraint=edges)
     expected = rank_by_paths(run.decoder, GRAPH, ASKED, decoding, 0)
     assert row.metrics == expected.metrics()

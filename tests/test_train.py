@@ -184,9 +184,7 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
     trainer.model.load_state_dict({k: torch.from_numpy(v) for k, v in best.part("model.").items()})
     query_set = QuerySet.from_graph(trainer.graph, "valid", filter_splits=("train", "valid"))
-    decoding = DecodingOptions.from_recipe(
-        trainer.recipe, SearchEdges.from_adjacency(trainer.graph.train), beam=32
-    )
+    decoding = DecodingOptions.from_recipe(trainer.recipe, SearchEdges(trainer.graph.train), beam=32)
     again = rank_by_paths(TransformerDecoder(trainer.model), trainer.graph, query_set, decoding, seed=0)
     assert again.metrics().mrr == trainer.best_mrr
     assert "made|split:valid|side:tail|method:paths|filter:train+valid|" in logged[0]["valid"]["signature"]

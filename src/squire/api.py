@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from squire.core.files import ensure_creatable
+from squire.core.processes import has_companions
 from squire.core.progress import progress_bar
 from squire.core.run_files import GRAPH, RECIPE, check_run, evaluation_files, fingerprints
 from squire.errors import Interrupted, SettingError
@@ -71,18 +73,19 @@ def mine(
     """Mine rules from the train split, and save them if a file is named. `options` are those of `MiningOptions`.
 
     After Ctrl-C, or when the time of `minutes` is up, the rules found so far are returned, with `complete` set to
-    False.
+    False. Under torchrun, several processes share the work.
 
     >>> rules = squire.mine("world", length=2)
     """
-    source = graph.name if isinstance(graph, Graph) else str(graph)
-    graph, chosen = _graph(graph), MiningOptions(**options)
-    if save_to is not None:
-        ensure_creatable(Path(save_to))
-    with progress_bar("mining", progress) as bar:
-        rules = RuleSet.from_mined(graph, mine_rules(graph.train, chosen, bar.stage), chosen, source)
-    if save_to is not None:
-        rules.save(save_to)
+    with _together() as leads:
+        source = graph.name if isinstance(graph, Graph) else str(graph)
+        graph, chosen = _graph(graph), MiningOptions(**options)
+        if save_to is not None:
+            ensure_creatable(Path(save_to))
+        with progress_bar("mining", progress and leads) as bar:
+            rules = RuleSet.from_mined(graph, mine_rules(graph.train, chosen, bar.stage), chosen, source)
+        if save_to is not None and leads:
+            rules.save(save_to)
     return rules
 
 
@@ -189,6 +192,7 @@ def fuse(
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
     that of valid and test, at most 0.1.
     minutes: a time limit, within which fewer rules are mined and fewer questions asked if need be.
+    Under torchrun, several processes share the work.
     """
     from squire.graph.folds import FOLDS, MAX_FOLDS
     from squire.ranking.fusion import FusionOptions
@@ -198,8 +202,10 @@ def fuse(
         raise SettingError(f"folds={folds}: expected 2 to {MAX_FOLDS}.")
     folder = run.folder if isinstance(run, Run) else Path(run)
     options = FusionOptions(seed, folds or FOLDS, names, missing=missing, minutes=minutes)
-    with existing_run(folder), progress_bar("fusing", progress) as bar:
-        fuse_run(folder, options, bar.stage, edges=edges)
+    with _together() as leads, existing_run(folder) if leads else nullcontext():
+        check_run(folder)
+        with progress_bar("fusing", progress and leads) as bar:
+            fuse_run(folder, options, bar.stage, edges=edges)
     return Run(folder)
 
 
@@ -424,12 +430,13 @@ class Run:
         sample: rank only so many queries, drawn by `seed`. evidence: grade the evidence of some answers.
         graph: rank a split of this graph instead, whose train facts are known. It has the same relations and other
         entities, so rules with constants and the model have no say.
+        Under torchrun, several processes share the questions.
         """
         from squire.evaluation.inductive import evaluate_on
         from squire.evaluation.report import EvaluationOptions, evaluate_run
 
         options = EvaluationOptions(split, side, ranking, weights, sample, seed, evidence, _given(search))
-        with progress_bar("loading", progress) as bar:
+        with _together() as leads, progress_bar("loading", progress and leads) as bar:
             if graph is not None:
                 return evaluate_on(self.folder, _graph(graph), options, bar.stage)
             return evaluate_run(self.folder, options, bar.stage)
@@ -513,6 +520,15 @@ class Run:
         parts = [name for name, there in (("fusion", self.is_fused), ("model", self.is_trained)) if there]
         about = " and ".join(parts) or "nothing trained yet"
         return f"Run({str(self.folder)!r}, graph {self.graph.name!r}, {about})"
+
+
+def _together() -> AbstractContextManager[bool]:
+    """Loops of the body are shared by the processes that torchrun started; gives whether this one leads."""
+    if not has_companions():
+        return nullcontext(True)
+    from squire.core.team import together
+
+    return together()
 
 
 def _graph(graph: Graph | str | Path) -> Graph:

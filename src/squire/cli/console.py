@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,9 @@ class _Output(_SafeConsole):
 
 
 # No emoji: a label may well be called ":cat:".
-out = _Output(emoji=False)
+# Of several processes under torchrun, the first prints what all of them found.
+FOLLOWS = os.environ.get("RANK", "0") != "0"
+out = _Output(emoji=False, quiet=FOLLOWS)
 errors = _SafeConsole(stderr=True, emoji=False)
 
 
@@ -60,12 +63,14 @@ def show_log() -> None:
 
 def print_json(data: object) -> None:
     """Print JSON to standard output."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    if not FOLLOWS:
+        print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def say(text: str, style: str | None = None) -> None:
     """Print a message for people to standard error, as it is."""
-    errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    if not FOLLOWS:
+        errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_evaluation(evaluation: squire.Evaluation, relations: int = 0) -> None:

@@ -142,7 +142,7 @@ def print_evidence(answer: squire.Answer, paths: int) -> None:
     for evidence in (answer.evidence, *answer.further)[:paths]:
         out.print(Text.assemble("       ", path_text(evidence)), soft_wrap=True)
         if evidence.rule:
-            rule = f"       rule: {evidence.rule.text}  {evidence.rule.confidence:.2f}"
+            rule = f"       rule: {evidence.rule.text}  {evidence.rule.share}"
             out.print(Text(rule, "dim"), soft_wrap=True)
         for edge in evidence.added:
             out.print(Text(f"       new since training: {edge.fact}", "magenta"), soft_wrap=True)

@@ -1,16 +1,21 @@
-"""Run compiled work on several threads; kernels release the interpreter lock."""
+"""Run numbered tasks on several threads, since kernels release the interpreter lock, and in several processes."""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TypeVar, cast
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.processes import interruptions
 from squire.errors import SettingError
 
 Result = TypeVar("Result")
@@ -27,25 +32,99 @@ def thread_count(threads: int | None) -> int:
     return threads
 
 
+# ------------------------------------------------------------------------------------------- several processes
+
+
+class Processes(Protocol):
+    """Processes that run the same program, and so come to the same loops in the same order."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, in their order."""
+
+
+_sharing: ContextVar[Processes | None] = ContextVar("sharing", default=None)
+
+
+@contextmanager
+def sharing(processes: Processes | None) -> Iterator[None]:
+    """Loops of the body are shared out by number. Threads have a context of their own, where nothing is shared."""
+    before = _sharing.set(processes)
+    try:
+        yield
+    finally:
+        _sharing.reset(before)
+
+
+def is_leader() -> bool:
+    """Whether this process writes files: alone, or the first of those that share loops."""
+    processes = _sharing.get()
+    return processes is None or processes.rank == 0
+
+
+def agreed(value: Result) -> Result:
+    """The leader's value, where clocks could make processes differ."""
+    processes = _sharing.get()
+    return value if processes is None else cast("Result", processes.gather(value)[0])
+
+
+def _share_out(
+    task: Callable[[int], Result], count: int, threads: int, until: float, processes: Processes
+) -> Iterator[tuple[int, Result]]:
+    """Like `as_done`, with the results of all processes. Ctrl-C stops all of them, here."""
+    own, done = range(processes.rank, count, processes.size), []
+    with sharing(None), interruptions(patient=True) as interrupted:
+        for i, result in as_done(lambda i: task(own[i]), len(own), threads, until=until):
+            done.append((own[i], result))
+            if interrupted:
+                break
+    parts = processes.gather((done, bool(interrupted)))
+    if any(stopped for _, stopped in parts):
+        raise KeyboardInterrupt
+    for part, _ in parts:
+        yield from part
+
+
+# ------------------------------------------------------------------------------------------------------- loops
+
+
 def as_done(
-    task: Callable[[int], Result], count: int, threads: int, stopped: threading.Event | None = None
+    task: Callable[[int], Result],
+    count: int,
+    threads: int,
+    stopped: threading.Event | None = None,
+    until: float = math.inf,
 ) -> Iterator[tuple[int, Result]]:
     """The numbers and results of `task(0)` … `task(count - 1)`, in the order in which they finish.
 
     Closing the iterator, as Ctrl-C does, cancels the tasks that have not started. Those that run are waited for;
-    long ones should watch `stopped`, which is set then.
+    long ones should watch `stopped`, which is set then. After `until` (`time.monotonic`) the rest is left out.
     """
-    if min(threads, count) <= 1:  # a thread takes a millisecond to start
-        yield from ((i, task(i)) for i in range(count))
-        return
+    if processes := _sharing.get():
+        yield from _share_out(task, count, threads, until, processes)
+    elif min(threads, count) <= 1:  # a thread takes a millisecond to start
+        for i in range(count):
+            yield i, task(i)
+            if time.monotonic() > until:
+                return
+    else:
+        yield from _on_threads(task, count, threads, stopped, until)
+
+
+def _on_threads(
+    task: Callable[[int], Result], count: int, threads: int, stopped: threading.Event | None, until: float
+) -> Iterator[tuple[int, Result]]:
     with ThreadPoolExecutor(threads) as pool:
         number: dict[Future[Result], int] = {pool.submit(task, i): i for i in range(count)}
         try:
             for future in as_completed(list(number)):
-                yield (
-                    number.pop(future),
-                    future.result(),
-                )  # popped to free memory: there may be millions of results
+                # Popped to free memory: there may be millions of results.
+                yield number.pop(future), future.result()
+                if time.monotonic() > until:
+                    return
         finally:
             if stopped:
                 stopped.set()
@@ -57,6 +136,12 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
 
     Only a few tasks run ahead of the consumer, so that the results do not fill the memory.
     """
+    if processes := _sharing.get():
+        for first in range(0, count, at_once := 2 * threads * processes.size):
+            numbers = range(first, min(first + at_once, count))
+            found = dict(as_done(lambda i, own=numbers: task(own[i]), len(numbers), threads))  # type: ignore[misc]
+            yield from (found[i] for i in range(len(numbers)))
+        return
     if min(threads, count) <= 1:
         yield from map(task, range(count))
         return
@@ -73,7 +158,10 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
 
 
 def one_ahead(items: Iterator[Result]) -> Iterator[Result]:
-    """The same items; while one is used, a thread makes the next."""
+    """The same items; while one is used, a thread makes the next, unless its loops are to be shared."""
+    if _sharing.get():
+        yield from items
+        return
     end = object()
     with ThreadPoolExecutor(1) as pool:
         upcoming = pool.submit(next, items, end)
@@ -101,7 +189,8 @@ def run_chunks(
     bounds = [int(cut) for cut in np.unique(np.concatenate([[0], cuts, [len(costs)]]))]
     counts = np.ones(len(costs), np.int64) if counts is None else counts
     done, in_all = 0, int(counts.sum())
-    for i, _ in as_done(lambda i: work(bounds[i], bounds[i + 1]), len(bounds) - 1, threads):
-        done += int(counts[bounds[i] : bounds[i + 1]].sum())
-        if progress is not None:
-            progress(done, in_all)
+    with sharing(None):  # what one process writes, the others do not see
+        for i, _ in as_done(lambda i: work(bounds[i], bounds[i + 1]), len(bounds) - 1, threads):
+            done += int(counts[bounds[i] : bounds[i + 1]].sum())
+            if progress is not None:
+                progress(done, in_all)

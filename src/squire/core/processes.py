@@ -58,6 +58,11 @@ def machine_memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
+def has_companions() -> bool:
+    """Whether torchrun has started several processes. Known without torch, which takes seconds to import."""
+    return os.environ.get("WORLD_SIZE", "1") != "1"
+
+
 @contextmanager
 def interruptions(patient: bool) -> Iterator[list[int]]:
     """Collect Ctrl-C instead of raising it, so that the work can stop cleanly.

@@ -31,3 +31,12 @@ def ranges(starts: Integers, sizes: Integers) -> Offsets:
     """
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(sizes.sum(), dtype=np.int64)
+
+
+def order_of(values: Integers, most: int) -> Offsets:
+    """The stable order of numbers from 0 to `most`; numpy sorts those of 16 bits by counting, which is fast.
+
+    >>> order_of(np.array([2, 0, 2, 1]), 2).tolist()
+    [1, 3, 0, 2]
+    """
+    return np.argsort(values.astype(np.min_scalar_type(most)), kind="stable")

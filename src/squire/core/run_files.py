@@ -17,6 +17,7 @@ FUSION = "fusion"  # a checkpoint: the ranker over all evidence
 ANNOTATION = "annotation"  # a folder: paths to be judged and the judgements, unless another folder is given
 REVIEW = "review"  # a folder: decisions about predicted and doubtful facts
 CHANGES = "changes"  # a folder: facts that were added or removed after training
+INDEXES = "indexes"  # a folder: what is worked out of the graph, and can be made again
 EXAMPLES = "examples.json"  # questions that the model answers well
 LOCK = "lock"  # held while a process trains in the folder
 START = "start"  # in the folder of an iteration: the checkpoint at the end of the previous iteration

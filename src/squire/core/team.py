@@ -1,4 +1,4 @@
-"""Several processes that train one model or complete one graph together.
+"""Several processes that work together: on one model, one completion, one set of rules, one evaluation.
 
 No other module uses ranks and world sizes. `torchrun` starts the processes and sets their ranks in the
 environment; without it a team is a single process, and collective calls return at once.
@@ -11,18 +11,25 @@ Tested with gloo only. No GPU was available: the CUDA and NCCL code follows the 
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from squire.errors import SettingError, TrainingError
+from squire.core.parallel import sharing
+from squire.errors import SettingError, SquireError, TrainingError
 
 DEVICES = ("auto", "cpu", "cuda")
 CPU = torch.device("cpu")
@@ -67,6 +74,14 @@ class Team:
         distributed.all_reduce(numbers)
         return float(numbers.item())
 
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, in their order."""
+        if self.alone:
+            return [value]
+        values: list[Any] = [None] * self.size
+        distributed.all_gather_object(values, value)
+        return values
+
     def any(self, value: bool) -> bool:
         """Whether the value is true in any process; the same answer in all."""
         return self.total(float(value)) > 0
@@ -96,10 +111,11 @@ ALONE = Team()
 
 
 @contextmanager
-def team(device: str = "auto", advice: str = "resume the run") -> Iterator[Team]:
+def team(device: str = "auto", advice: str = "resume the run", same_errors: bool = False) -> Iterator[Team]:
     """The team of this process during the body: the one that torchrun started, else a team of one.
 
     advice: what to do after another process has failed, for the error message
+    same_errors: all processes run into the same errors, and the leader alone reports them
     """
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _RANKS)
     if size == 1:
@@ -107,9 +123,12 @@ def team(device: str = "auto", advice: str = "resume the run") -> Iterator[Team]
         return
     # NCCL is chosen by what is installed, not by `device`, so that a wrong device is reported once, by the leader.
     nccl = torch.cuda.is_available() and distributed.is_nccl_available()
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=TIMEOUT)
+    # A team finds the addresses of its own processes, not those of the team before it.
+    store = PrefixStore(f"team {next(_teams)}", _store())
+    backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
-        with _reported_once(rank == 0, advice):
+        with _reported_once(rank == 0, advice, SquireError if same_errors else TrainingError):
             with Team(rank, size).leader_first():
                 own = _device(device, local)
             yield Team(rank, size, own)
@@ -118,12 +137,31 @@ def team(device: str = "auto", advice: str = "resume the run") -> Iterator[Team]
 
 
 @contextmanager
-def _reported_once(leads: bool, advice: str) -> Iterator[None]:
+def together() -> Iterator[bool]:
+    """Loops of the body are shared out by the processes that torchrun has started; gives whether this one leads.
+
+    They run the same program, so the leader alone shows, logs and reports what all of them find.
+    """
+    with team("cpu", "run the same command again", same_errors=True) as ours:
+        log = logging.getLogger("squire")
+        before = log.level
+        if not ours.leads:
+            log.setLevel(logging.ERROR)
+        try:
+            with sharing(None if ours.alone else ours):
+                yield ours.leads
+            ours.total(0.0)  # files of the leader are there now
+        finally:
+            log.setLevel(before)
+
+
+@contextmanager
+def _reported_once(leads: bool, advice: str, common: type[SquireError]) -> Iterator[None]:
     """Let the leader report an error that all processes get; the others exit silently."""
     try:
         yield
         return
-    except (TrainingError, KeyboardInterrupt):
+    except (common, KeyboardInterrupt):
         if leads:
             raise
     except RuntimeError as error:
@@ -134,6 +172,15 @@ def _reported_once(leads: bool, advice: str) -> Iterator[None]:
                 f"another process of this run has failed. Fix the problem that it reports, then {advice}."
             ) from None
     raise SystemExit(1)
+
+
+_teams = itertools.count()
+
+
+@cache
+def _store() -> Store:
+    """Where the processes that torchrun has started find each other."""
+    return cast("Store", next(rendezvous("env://", timeout=TIMEOUT))[0])
 
 
 _RANKS = (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squire.core.files import replacing
+from squire.core.parallel import in_order, is_leader
 from squire.core.progress import Progress, no_progress
 from squire.core.run_files import GRAPH, evaluation_file
 from squire.errors import SettingError
@@ -28,7 +30,7 @@ from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.model.recipe import has_model
 from squire.ranking.fusion_file import has_fusion
-from squire.reasoning.reasoner import Reasoner
+from squire.reasoning.reasoner import SHOWN_AT_ONCE, Reasoner
 from squire.rules.application import RuleEngine
 from squire.rules.rules import Rules
 from squire.rules.ruleset import RuleSet
@@ -212,7 +214,7 @@ def evaluate_run(folder: Path, options: EvaluationOptions, progress: Progress = 
         about={"run": str(folder), **own.about},
     )
     # Not kept: figures under a constraint, or of weights that do not answer questions.
-    if options.search.get("constraint") is None and options.weights == "best":
+    if options.search.get("constraint") is None and options.weights == "best" and is_leader():
         name, changes = "fused" if is_fused else "paths", own.changes | options.changes(query_set)
         evaluation.save(evaluation_file(folder, name, options.split, **changes))
     return evaluation
@@ -274,12 +276,18 @@ def _by_fusion(folder: Path, options: EvaluationOptions, progress: Progress) -> 
 
 def _grade_shares(reasoner: Reasoner, queries: Ids, progress: Progress) -> dict[str, float]:
     """The share of each grade among the first ten new answers, by the best path shown for each."""
-    counts = dict.fromkeys(GRADES, 0)
-    for done, answers in enumerate(reasoner.stream(queries[:, :2], reasoner.decoding(), k=10), 1):
-        for answer in answers:
-            counts[answer.evidence.grade] += 1
-        progress("evidence", done, len(queries))
-    return {grade: count / max(sum(counts.values()), 1) for grade, count in counts.items()}
+    decoding = reasoner.decoding()
+
+    def of_block(i: int) -> list[str]:
+        own = queries[i * SHOWN_AT_ONCE : (i + 1) * SHOWN_AT_ONCE, :2]
+        return [one.evidence.grade for answers in reasoner.stream(own, decoding, k=10) for one in answers]
+
+    found: Counter[str] = Counter()
+    count = -(-len(queries) // SHOWN_AT_ONCE)
+    for done, block in enumerate(in_order(of_block, count, threads=1), 1):
+        found.update(block)
+        progress("evidence", min(done * SHOWN_AT_ONCE, len(queries)), len(queries))
+    return {grade: found[grade] / max(found.total(), 1) for grade in GRADES}
 
 
 def _by_paths(folder: Path, options: EvaluationOptions, progress: Progress) -> _Own:
@@ -310,4 +318,4 @@ def _constraint(constraint: str, trained: TrainedModel) -> SearchEdges:
     edges = graph.edges_of(other)
     if not edges.num_edges:
         raise SettingError(f"constraint={constraint!r}: has no edge between the entities of {graph.name}.")
-    return SearchEdges.from_adjacency(edges, trained.device, name=other.name)
+    return SearchEdges(edges, trained.device, name=other.name)

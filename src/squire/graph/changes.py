@@ -13,17 +13,19 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from squire.core.files import replacing, sync_folder
+from squire.core.kept import frozen
 from squire.core.processes import locked
 from squire.core.run_files import CHANGES
 from squire.errors import DataError, UnknownName
-from squire.graph.adjacency import Ids
-from squire.graph.graph import NEGATIVES, SPLITS, Graph
+from squire.graph.adjacency import Adjacency, Ids
+from squire.graph.graph import Graph
 from squire.graph.labels import Labels
 from squire.graph.loading import FactRows, read_facts
 
@@ -43,6 +45,11 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
 
+    @property
+    def key(self) -> str:
+        """Tells these changes from others."""
+        return sha256(json.dumps([sorted(self.added), sorted(self.removed)]).encode()).hexdigest()
+
     def then(self, action: Action, facts: Iterable[Fact]) -> Changes:
         """These changes and one more. Facts that are added must not be in the graph, and others must be."""
         more = frozenset(facts)
@@ -61,12 +68,11 @@ class Changes:
             ends = {entity for head, _, tail in self.added for entity in (head, tail)}
             new = sorted(entity for entity in ends if entity not in base.labels.entities)
             labels = replace(base.labels, entities=base.labels.entities.extended(new))
-        gone = Graph.build("", labels, {"train": _ids(self.removed, labels)}).train
-        triples = {split: base.triples(split) for split in SPLITS}
-        splits = {split: own[~gone.contains_each(*own.T)] for split, own in triples.items()}
-        splits["train"] = np.concatenate([splits["train"], _ids(self.added, labels)])
-        splits |= {NEGATIVES[split]: own for split, own in base.negatives.items()}
-        return Graph.build(base.name, labels, splits, base.is_divided)
+        size = len(labels.entities), len(labels.relations)
+        added, gone = (Adjacency.build(_ids(facts, labels), *size) for facts in (self.added, self.removed))
+        train = base.train.grown(size[0]).without(gone).joined(added)
+        valid, test = (frozen(own[~gone.contains_each(*own.T)]) for own in (base.valid, base.test))
+        return replace(base, labels=labels, train=train, valid=valid, test=test)
 
 
 def _ids(facts: Collection[Fact], labels: Labels) -> Ids:

@@ -41,8 +41,8 @@ def hide(
     for fold in range(folds):
         hidden = np.zeros(len(triples), bool)
         hidden[removable(adjacency, order[fold::folds])] = True
-        size = adjacency.num_entities, adjacency.num_relations
-        yield Adjacency.build(triples[~hidden], *size), triples[hidden]
+        gone = Adjacency.build(triples[hidden], adjacency.num_entities, adjacency.num_relations)
+        yield adjacency.without(gone), triples[hidden]
 
 
 def held_back(graph: Graph, seed: int = 0) -> tuple[Adjacency, Ids]:

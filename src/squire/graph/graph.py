@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squire.core.frames import to_frame
+from squire.core.kept import NOT_KEPT, Kept, frozen
 from squire.core.relations import is_inverse
 from squire.core.tensors import JSON, TensorFormat, load_tensors, save_tensors
 from squire.errors import DataError, SettingError
-from squire.graph.adjacency import Adjacency, Ids, frozen, sort_unique
+from squire.graph.adjacency import Adjacency, Ids, Offsets, sort_unique
 from squire.graph.labels import LabelIndex, Labels
 from squire.graph.statistics import Stats
 from squire.graph.triples import ROLES, block_from_object, divide, number
@@ -54,6 +55,8 @@ class Graph:
     test: Ids  # (triple, 3), sorted, distinct
     negatives: Mapping[str, Ids] = field(default_factory=dict)  # by split: verified to be false, if there are any
     is_divided: bool = False  # valid and test were drawn from one set of facts, rather than given
+    # For what is worked out of it. A copy with other facts (`replace`) has none.
+    kept: Kept = field(default=NOT_KEPT, init=False, repr=False)
 
     @classmethod
     def build(cls, name: str, labels: Labels, splits: Mapping[str, Ids], is_divided: bool = False) -> Graph:
@@ -116,7 +119,20 @@ class Graph:
     @cached_property
     def facts(self) -> Adjacency:
         """The edges of all splits: what the graph says when a person asks."""
-        return self.known(*SPLITS) if len(self.valid) + len(self.test) else self.train
+        if not len(self.valid) + len(self.test):
+            return replace(self.train, kept=self.kept)
+        offsets, relations, tails = self.kept.get("facts", self._all_edges)
+        return Adjacency(self.num_entities, self.num_relations, offsets, relations, tails, self.kept)
+
+    def _all_edges(self) -> tuple[Offsets, Ids, Ids]:
+        edges = self.known(*SPLITS)
+        return edges.offsets, edges.relations, edges.tails
+
+    def keeping(self, folder: Path, key: str) -> Graph:
+        """The same graph; what is worked out of it is kept in a folder. `key` tells it from other graphs."""
+        graph = replace(self)
+        object.__setattr__(graph, "kept", Kept(folder, key))
+        return graph
 
     def adjacency(self, triples: Ids) -> Adjacency:
         """These facts alone, among the same entities and relations.  triples: (fact, 3)"""
@@ -126,8 +142,9 @@ class Graph:
         """The edges of these splits together: the filter of a ranking."""
         if splits == ("train",):
             return self.train
-        together = np.concatenate([self.triples(split) for split in splits])
-        return self.adjacency(together)
+        held_out = [self.triples(split) for split in splits if split != "train"]
+        own = self.adjacency(np.concatenate(held_out))
+        return self.train.joined(own) if "train" in splits else own
 
     def edges_of(self, other: Graph) -> Adjacency:
         """The train edges of another graph in the ids of this one; edges with unknown labels are left out."""
@@ -249,8 +266,8 @@ class Graph:
         save_tensors(Path(path), FORMAT, arrays, state)
 
     @classmethod
-    def load(cls, path: str | Path) -> Graph:
-        """Inverse of `save`."""
+    def load(cls, path: str | Path, indexes: Path | None = None) -> Graph:
+        """Inverse of `save`. indexes: a folder for what is worked out of the graph."""
         found = load_tensors(Path(path), FORMAT)
         arrays = {name: frozen(array) for name, array in found.arrays.items()}
         try:
@@ -258,13 +275,14 @@ class Graph:
                 LabelIndex(_label_array(arrays[f"{kind}.offsets"], arrays[f"{kind}.text"]), singular)
                 for kind, singular in (("entities", "entity"), ("relations", "relation"))
             )
-            edges = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
-            train = Adjacency(len(entities), len(relations), *edges)
+            offsets, types, tails = (arrays[f"train.{part}"] for part in ("offsets", "relations", "tails"))
+            train = Adjacency(len(entities), len(relations), offsets, types, tails)
             labels = Labels(entities, relations, found.state["prefixes"])
             state = found.state
             is_divided = bool(state.get("is_divided"))  # older files do not say
             negatives = {split: arrays[key] for split, key in NEGATIVES.items() if key in arrays}
-            return cls(state["name"], labels, train, arrays["valid"], arrays["test"], negatives, is_divided)
+            graph = cls(state["name"], labels, train, arrays["valid"], arrays["test"], negatives, is_divided)
+            return graph.keeping(indexes, found.checksum) if indexes else graph
         except (KeyError, TypeError, pa.ArrowInvalid) as error:
             raise DataError(f"{path}: not a complete graph file ({error}). {FORMAT.remedy}") from None
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from rapidfuzz import fuzz, process
 
 from squire.core.files import replacing
-from squire.core.run_files import BEST, GRAPH, LAST, RECIPE, check_run
+from squire.core.run_files import BEST, GRAPH, INDEXES, LAST, RECIPE, check_run
 from squire.errors import SettingError, UnknownName
 from squire.graph.graph import Graph
 from squire.graph.statistics import Stats
@@ -420,7 +420,7 @@ def load_settings(folder: Path) -> tuple[Graph, Recipe]:
         raise SettingError(
             f"{folder / RECIPE}: not JSON ({error}). Restore it from a copy, or train again."
         ) from None
-    return Graph.load(folder / GRAPH), Recipe.from_dict(recipe, str(folder / RECIPE))
+    return Graph.load(folder / GRAPH, folder / INDEXES / "trained"), Recipe.from_dict(recipe, str(folder / RECIPE))
 
 
 def has_model(folder: Path) -> bool:

@@ -42,14 +42,7 @@ class PathIndex(NamedTuple):
 
     @classmethod
     def from_adjacency(cls, adjacency: Adjacency) -> PathIndex:
-        keep = adjacency.heads != adjacency.tails
-        heads, relations, tails = (
-            column[keep] for column in (adjacency.heads, adjacency.relations, adjacency.tails)
-        )
-        order = np.argsort(heads.astype(np.int64) * adjacency.num_entities + tails, kind="stable")
-        by_tail = _groups(heads[order], tails[order], adjacency.num_entities)
-        by_relation = _groups(heads, relations, adjacency.num_entities)
-        return cls(adjacency.num_relations, *by_tail, relations[order], *by_relation, tails)
+        return cls(adjacency.num_relations, *adjacency.kept.get("paths", lambda: _two_views(adjacency)))
 
     @property
     def degrees(self) -> Offsets:
@@ -63,6 +56,17 @@ class PathIndex(NamedTuple):
         ends = np.append(0, np.cumsum(degrees[near]))
         walks: Offsets = np.diff(ends[np.append(0, np.cumsum(degrees[entities]))])
         return walks
+
+
+def _two_views(adjacency: Adjacency) -> tuple[Offsets | Ids, ...]:
+    """The fields of a `PathIndex` after the first."""
+    n, heads = adjacency.num_entities, adjacency.heads
+    relations, tails = adjacency.relations, adjacency.tails
+    keep = heads != tails
+    by_relation = *_groups(heads[keep], relations[keep], n), tails[keep]
+    relations, tails = adjacency.by_tail
+    keep = heads != tails
+    return *_groups(heads[keep], tails[keep], n), relations[keep], *by_relation
 
 
 def _groups(heads: Ids, values: Ids, num_entities: int) -> tuple[Offsets, Ids, Offsets]:

@@ -39,28 +39,26 @@ def pair_features(of: str) -> list[Feature]:
 
 def relation_index(adjacency: Adjacency) -> RelationIndex:
     """Count the values and the common holders of all edge types."""
+    runs, counted = adjacency.runs, adjacency.kept.get("relations", lambda: _count(adjacency))
+    return RelationIndex(adjacency.offsets, adjacency.relations, runs.offsets, runs.relations, *counted)
+
+
+def _count(adjacency: Adjacency) -> tuple[np.ndarray, ...]:
     num_types, columns = 2 * adjacency.num_relations, MOST_VALUES + 2
-    heads, relations = adjacency.heads, adjacency.relations
-    is_new = np.ones(len(heads), bool)  # edges are sorted by head and relation
-    is_new[1:] = (heads[1:] != heads[:-1]) | (relations[1:] != relations[:-1])
-    firsts = np.flatnonzero(is_new)
-    types = relations[firsts].astype(np.int64)
-    type_offsets = np.searchsorted(heads[firsts], np.arange(adjacency.num_entities + 1))
-    values = np.minimum(np.diff(np.append(firsts, len(heads))), MOST_VALUES + 1)
-    counts = np.bincount(types * columns + values, minlength=num_types * columns).reshape(num_types, columns)
+    type_offsets, _, types, firsts = adjacency.runs
+    values = np.minimum(np.diff(firsts), MOST_VALUES + 1)
+    codes = types.astype(np.int64) * columns + values
+    counts = np.bincount(codes, minlength=num_types * columns).reshape(num_types, columns)
     at_least = np.ascontiguousarray(counts[:, ::-1].cumsum(1)[:, ::-1])
     every = at_least.sum(0)
     one_more = (np.append(every[1:], 0) + 0.5) / (every + 1)
     holders, head_offsets = adjacency.starts
     offsets, none = np.zeros(num_types + 1, np.int64), np.empty(0, np.int64)
     count_together(head_offsets, holders, type_offsets, types, offsets, none, none)
-    other, both = np.empty((2, offsets[-1]), np.int64)
+    other, both = np.empty(offsets[-1], np.int64), np.empty(offsets[-1], np.int64)
     count_together(head_offsets, holders, type_offsets, types, offsets, other, both)
-    facts = np.bincount(relations, minlength=num_types)
-    return RelationIndex(
-        adjacency.offsets, relations, type_offsets, types, np.diff(head_offsets), facts, at_least, one_more,
-        offsets, other, both,
-    )  # fmt: skip
+    facts = np.bincount(adjacency.relations, minlength=num_types)
+    return np.diff(head_offsets), facts, at_least, one_more, offsets, other, both
 
 
 def describe_pairs(entities: AnyIds, edge_types: AnyIds, index: RelationIndex) -> Features:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import one_ahead, thread_count
+from squire.core.parallel import agreed, one_ahead, thread_count
 from squire.core.ragged import offsets_from
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
@@ -107,10 +107,15 @@ class FusedRanking:
     symbolic: Floats  # (candidate): the same without the model
     model_features: Features | None = None  # (candidate, feature): of the model, if it has a say
     held_out: Sequence[str] = ()  # splits, if confidence is that of being in them, rather than of being true
+    judged: tuple[Floats, Floats] | None = (
+        None  # (candidate): rank scores and confidences, by the lists they are from
+    )
 
     @cached_property
     def rank_score(self) -> Floats:
         """Calibrated probability: which answer is right, if one is missing?  (candidate)"""
+        if self.judged:
+            return self.judged[0]
         kind = _kinds(self.lists, self.scores, self.fusion.features.adjacency.num_relations)
         score = self.fusion.calibration.confidence(self.lists.softmax(self.scores), kind)
         return _at_most_first(score, self.scores, self.lists)
@@ -123,6 +128,8 @@ class FusedRanking:
     @cached_property
     def confidence(self) -> Floats:
         """Calibrated probability: is this fact true?  (candidate)"""
+        if self.judged:
+            return self.judged[1]
         relation, own = self.lists.queries[self.lists.query, 1], self.fusion.confidence
         if self.held_out:
             return falling(own.of_held_out(self.log_odds, relation, self.held_out), self.lists, self.scores)
@@ -131,9 +138,9 @@ class FusedRanking:
     def take(self, rows: Offsets) -> FusedRanking:
         """Only the candidates at these sorted positions."""
         model = None if self.model_features is None else self.model_features[rows]
-        return FusedRanking(
-            self.fusion, self.lists.take(rows), self.scores[rows], self.symbolic[rows], model, self.held_out
-        )
+        judged = None if self.judged is None else (self.judged[0][rows], self.judged[1][rows])
+        scores = self.scores[rows], self.symbolic[rows]
+        return FusedRanking(self.fusion, self.lists.take(rows), *scores, model, self.held_out, judged)
 
     def contributions(self) -> dict[str, Floats]:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
@@ -208,10 +215,9 @@ class Fusion:
             query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
         )
         model = None if self.pool is None else column("model_features")
-        ranking = FusedRanking(self, one, column("scores"), column("symbolic"), model)
         # Those of the lists that they come from: further candidates do not change how likely a fact is.
-        ranking.__dict__.update(confidence=column("confidence"), rank_score=column("rank_score"))
-        return ranking
+        shares = column("rank_score"), column("confidence")
+        return FusedRanking(self, one, column("scores"), column("symbolic"), model, judged=shares)
 
     def log_odds(self, triples: Ids, threads: int | None = None) -> Floats:
         """How plausible facts are that the graph does not have: the mean of both directions.  (triple, 3)"""
@@ -300,7 +306,7 @@ def _effort(features: CandidateFeatures, seconds: float, threads: int | None, se
         pass
     each = (time.monotonic() - began) / len(asked) + FITTING_SECONDS / thread_count(threads)
     every = TRAINING_QUERIES + 2 * QUESTIONS + CALIBRATION_QUERIES
-    effort = float(np.clip(seconds / (each * every), LEAST_EFFORT, 1.0))
+    effort = agreed(float(np.clip(seconds / (each * every), LEAST_EFFORT, 1.0)))
     if effort < 1:
         logger.info("the time is enough for %.0f %% of the questions that are asked otherwise", 100 * effort)
     return effort
@@ -323,7 +329,9 @@ def add_edges(
 
 def words_of(graph: Graph, use_names: bool) -> Profile:
     """The words of the entities' names, or none."""
-    return name_words(graph.labels.entities) if use_names else no_words(graph.num_entities)
+    if not use_names:
+        return no_words(graph.num_entities)
+    return Profile._make(graph.kept.get("words", lambda: name_words(graph.labels.entities)))
 
 
 def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from squire.core.kept import frozen
+from squire.core.ragged import order_of
 from squire.graph.adjacency import Adjacency, Offsets
 from squire.ranking._features import FeatureScratch, GraphIndex, Profile
 
@@ -22,63 +24,67 @@ WORD = re.compile(r"[^\W_]+")
 
 def build_index(adjacency: Adjacency, words: Profile) -> GraphIndex:
     """The index of a graph and of its entities' names."""
-    heads, relations, tails = adjacency.heads, adjacency.relations, adjacency.tails
-    n, num_edge_types = adjacency.num_entities, 2 * adjacency.num_relations
-    attribute, rarity, scale = _attributes(adjacency)
-    tail_offsets, tail, count, above, by_id, place = _tails(adjacency)
-    facts = np.bincount(relations, minlength=num_edge_types)
-    loops = np.bincount(relations[heads == tails], minlength=num_edge_types)
+    kept = adjacency.kept.get
     starts, start_offsets = adjacency.starts
+    rarity, scale = kept("attributes", lambda: _attributes(adjacency))
+    item_offsets, item, weight = kept("signatures", lambda: _signatures(adjacency))
+    tail_offsets, tail, count, above, by_id, place = kept("tails", lambda: _tails(adjacency))
+    facts, loops = kept("facts of types", lambda: _facts(adjacency))
     return GraphIndex(
-        adjacency.offsets, relations, tails,
-        attribute, rarity, scale,
-        _signatures(heads, relations, n, num_edge_types), words,
+        adjacency.offsets, adjacency.relations, adjacency.tails,
+        adjacency.end_runs, rarity, scale,
+        Profile(item_offsets, item, weight, 2 * adjacency.num_relations), words,
         tail_offsets, tail, count, above, by_id, place,
         start_offsets, starts,
-        facts, loops / np.maximum(facts, 1),
+        facts, loops,
     )  # fmt: skip
 
 
-def _attributes(adjacency: Adjacency) -> tuple[Offsets, np.ndarray, np.ndarray]:
-    """The attribute of each edge, the squared rarity of each attribute, and 1 / norm of each entity."""
-    code = adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.tails
-    _, attribute, owners = np.unique(code, return_inverse=True, return_counts=True)
+def _attributes(adjacency: Adjacency) -> tuple[np.ndarray, np.ndarray]:
+    """The squared rarity of each attribute, and 1 / norm of each entity. An attribute is a run of `end_runs`."""
+    owners, attribute = np.diff(adjacency.runs.starts), adjacency.end_runs
     rarity = np.log(adjacency.num_entities / np.maximum(owners, 1)) ** 2
     norm = np.bincount(adjacency.heads, rarity[attribute], minlength=adjacency.num_entities)
     scale = 1 / np.sqrt(np.maximum(norm, 1e-12))
     # An attribute of a single entity counts in its norm, but matches no other entity.
-    return attribute, np.where(owners > 1, rarity, 0), scale
+    return np.where(owners > 1, rarity, 0), scale
 
 
-def _signatures(heads: np.ndarray, relations: np.ndarray, num_entities: int, num_edge_types: int) -> Profile:
+def _signatures(adjacency: Adjacency) -> tuple[Offsets, np.ndarray, np.ndarray]:
     """The relations of each entity, weighted up by their frequency in it and down by that in the graph."""
-    code = heads.astype(np.int64) * num_edge_types + relations
-    pairs, counts = np.unique(code, return_counts=True)
-    entity, relation = np.divmod(pairs, max(num_edge_types, 1))
-    owners = np.bincount(relation, minlength=num_edge_types)
-    weight = (1 + np.log(counts)) * np.log(num_entities / (owners[relation] + 1))
-    norm = np.sqrt(np.bincount(entity, weight**2, minlength=num_entities))
-    offsets = np.searchsorted(entity, np.arange(num_entities + 1))
-    return Profile(offsets, relation, weight / np.maximum(norm[entity], 1e-9), num_edge_types)
+    offsets, entity, relation, starts = adjacency.runs
+    owners = np.bincount(relation, minlength=2 * adjacency.num_relations)
+    weight = (1 + np.log(np.diff(starts))) * np.log(adjacency.num_entities / (owners[relation] + 1))
+    norm = np.sqrt(np.bincount(entity, weight**2, minlength=adjacency.num_entities))
+    return offsets, relation.astype(np.int64), weight / np.maximum(norm[entity], 1e-9)
 
 
-def _tails(adjacency: Adjacency) -> tuple[Offsets, ...]:
+def _tails(adjacency: Adjacency) -> tuple[np.ndarray, ...]:
     """The tails of each edge type, most frequent first, then by id: offsets, tails, counts, how many are above.
 
     Then the same tails by id, and where these are in the order of before.
     """
-    code = adjacency.relations.astype(np.int64) * adjacency.num_entities + adjacency.tails
-    pairs, counts = np.unique(code, return_counts=True)
-    relation, tail = np.divmod(pairs, max(adjacency.num_entities, 1))
-    order, by_id = np.lexsort((tail, -counts, relation)), tail
+    runs, offsets = adjacency.ends
+    by_id, counts = adjacency.runs.heads[runs], np.diff(adjacency.runs.starts)[runs]
+    relation = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    most = int(counts.max(initial=0))
+    order = order_of(most - counts, most)
+    order = order[order_of(relation[order], len(offsets))]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    relation, tail, counts = relation[order], tail[order], counts[order]
-    offsets = np.searchsorted(relation, np.arange(2 * adjacency.num_relations + 1))
+    counts = counts[order]  # `relation` stays as it is
     new = np.ones(len(order), bool)
     new[1:] = (relation[1:] != relation[:-1]) | (counts[1:] != counts[:-1])
     first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-    return offsets, tail, counts, first - offsets[relation], by_id, place
+    return offsets, by_id[order], counts, first - offsets[relation], by_id, place
+
+
+def _facts(adjacency: Adjacency) -> tuple[np.ndarray, np.ndarray]:
+    """How many facts each edge type has, and the share of them that link an entity to itself."""
+    num_edge_types = 2 * adjacency.num_relations
+    facts = np.bincount(adjacency.relations, minlength=num_edge_types)
+    loops = np.bincount(adjacency.relations[adjacency.heads == adjacency.tails], minlength=num_edge_types)
+    return facts, loops / np.maximum(facts, 1)
 
 
 def name_words(labels: Iterable[str]) -> Profile:
@@ -100,7 +106,8 @@ def name_words(labels: Iterable[str]) -> Profile:
     norm = np.sqrt(np.bincount(entity, weight**2, minlength=len(rows)))
     shared = owners[word] > 1  # a word of a single name counts in its norm, but matches no other name
     offsets = np.searchsorted(entity[shared], np.arange(len(rows) + 1))
-    return Profile(offsets, word[shared], (weight / np.maximum(norm[entity], 1e-9))[shared], len(number))
+    weight = (weight / np.maximum(norm[entity], 1e-9))[shared]
+    return Profile(frozen(offsets), frozen(word[shared]), frozen(weight), len(number))
 
 
 def _is_word(text: str) -> bool:
@@ -110,7 +117,8 @@ def _is_word(text: str) -> bool:
 
 def no_words(num_entities: int) -> Profile:
     """Empty rows, for names that are not used as evidence."""
-    return name_words([""] * num_entities)
+    offsets, item, weight = np.zeros(num_entities + 1, np.int64), np.empty(0, np.int64), np.empty(0)
+    return Profile(frozen(offsets), frozen(item), frozen(weight), 0)
 
 
 def new_scratch(index: GraphIndex, most: int) -> FeatureScratch:

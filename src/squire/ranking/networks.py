@@ -233,18 +233,18 @@ def fit_networks(
 
     stopped = threading.Event()
 
-    def fit(number: int) -> None:
+    def fit(number: int) -> Network:
         with _one_thread():
             own = seed * options.networks + number
             for _ in _fit_network(networks[number], fitted, parts[number], loss, own):
                 if stopped.is_set():
-                    return
+                    break
                 if progress:
                     progress(next(done), steps)
+        return networks[number]
 
-    for _ in as_done(fit, options.networks, thread_count(threads), stopped):
-        pass
-    fitted.networks.extend(network.eval() for network in networks)
+    found = dict(as_done(fit, options.networks, thread_count(threads), stopped))
+    fitted.networks.extend(found[number].eval() for number in range(options.networks))
     return fitted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
@@ -57,6 +57,12 @@ class FollowedRule:
     text: str
     confidence: float
     support: int
+    sampled: bool = field(default=False, kw_only=True)  # both are estimates, from a sample of a large graph
+
+    @property
+    def share(self) -> str:
+        """The confidence as text: `0.83`, or `about 0.83`."""
+        return f"{'about ' * self.sampled}{self.confidence:.2f}"
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ class Answer:
         """A list item with the evidence drawn."""
         about = escape(self.summary)
         followed = self.evidence.rule
-        rule = f"<small>rule: {escape(followed.text)} {followed.confidence:.2f}</small>" if followed else ""
+        rule = f"<small>rule: {escape(followed.text)} {followed.share}</small>" if followed else ""
         picture = f'<div style="overflow-x: auto">{self.evidence.svg()}</div>'  # a long path scrolls
         return f'<li style="margin-bottom: 1em"><b>{escape(self.entity)}</b> {about}{picture}{rule}</li>'
 

@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from html import escape
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from squire.core.ragged import ranges
 from squire.core.relations import inverse, is_inverse
 from squire.errors import SettingError
-from squire.graph.adjacency import Adjacency, Ids
+from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.reasoning.answers import Edge, Evidence
 from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Reasoner
@@ -48,6 +48,7 @@ class PathGroup:
     count: int
     expected: float  # between entities of these degrees
     paths: tuple[Evidence, ...]  # some of them
+    sampled: bool = False  # near hubs, the count is an estimate from a sample
 
     @property
     def times(self) -> float:
@@ -86,6 +87,7 @@ class Connections:
         lines = [f"{self.first} – {self.second}"]
         for group in self.groups[:SHOWN]:
             often = f"{group.count:,} path{'s' * (group.count != 1)}, {_times(group.times)} as many as expected"
+            often = f"about {often}" if group.sampled else often
             lines += [f"  via {group.pattern}: {often}", f"       {group.paths[0].text}"]
         if len(self.groups) > SHOWN:
             lines.append(f"  … and {len(self.groups) - SHOWN:,} more patterns")
@@ -113,10 +115,14 @@ def find_connections(reasoner: Reasoner, first: str, second: str, *, hops: int =
         raise SettingError(f"{first!r} twice: expected two entities.")
     found = paths_between(reasoner.run.facts, a, b, hops)
     expectation = Expectation(reasoner.run.facts)
-    patterns = sorted(found, key=lambda pattern: (-len(found[pattern]), pattern))[:COMPARED]
+    each = stride(reasoner.run.facts, a)
+    counts = {pattern: len(paths) * (each if len(pattern) == MAX_HOPS else 1) for pattern, paths in found.items()}
+    patterns = sorted(found, key=lambda pattern: (-counts[pattern], pattern))[:COMPARED]
     scored = [(pattern, expectation.of(pattern, a, b)) for pattern in patterns]
-    scored.sort(key=lambda one: (-_surprise(one[0], len(found[one[0]]), one[1]), one[0]))
-    groups = tuple(_group(reasoner, a, b, pattern, found[pattern], expected) for pattern, expected in scored)
+    scored.sort(key=lambda one: (-_surprise(one[0], counts[one[0]], one[1]), one[0]))
+    groups = tuple(
+        _group(reasoner, a, b, pattern, found[pattern], counts[pattern], expected) for pattern, expected in scored
+    )
     return Connections(labels.entity(a), labels.entity(b), groups, tuple(_suggestions(reasoner, a, b, found)))
 
 
@@ -143,8 +149,7 @@ def paths_between(facts: Adjacency, a: int, b: int, hops: int = MAX_HOPS) -> dic
     if hops == 2:
         return found
     near = np.array(sorted(lasts), np.int32)
-    total = sum(int(facts.offsets[x + 1] - facts.offsets[x]) for x in firsts)
-    for x in sorted(firsts)[:: 1 + total // MIDDLE_EDGES]:
+    for x in sorted(firsts)[:: stride(facts, a)]:
         relations, tails = facts.edges(x)
         inside = np.isin(tails, near) & (tails != x)
         for relation, y in zip(relations[inside].tolist(), tails[inside].tolist(), strict=True):
@@ -152,6 +157,12 @@ def paths_between(facts: Adjacency, a: int, b: int, hops: int = MAX_HOPS) -> dic
                 for last in lasts[y]:
                     found.setdefault((first, relation, inverse(last, n)), []).append((x, y))
     return found
+
+
+def stride(facts: Adjacency, a: int) -> int:
+    """How many paths of three hops from an entity each stands for that is looked at; 1 unless it is near hubs."""
+    near = np.unique(facts.edges(a)[1])
+    return 1 + int((facts.offsets[near + 1] - facts.offsets[near]).sum()) // MIDDLE_EDGES
 
 
 def _by_entity(facts: Adjacency, start: int, other: int) -> dict[int, list[int]]:
@@ -173,18 +184,40 @@ class Expectation:
         n = self._facts.num_relations
         first, last = pattern[0], inverse(pattern[-1], n)
         starts, ends = self._degrees(first), self._degrees(last)  # edges of these types that each entity has
-        share = starts[a] * ends[b] / max(starts.sum() * ends.sum(), 1)
+        pairs = float(starts.at(np.array([a]))[0] * ends.at(np.array([b]))[0])
         if len(pattern) == 1:
-            return float(starts[a] * ends[b] / max(starts.sum(), 1))
+            return pairs / max(starts.total, 1)
+        share = pairs / max(starts.total * ends.total, 1)
         into, out = self._degrees(inverse(first, n)), self._degrees(pattern[-1])
         if len(pattern) == 2:
-            return float(share * (into @ out))
-        chosen = self._facts.relations == pattern[1]
-        return float(share * (into[self._facts.heads[chosen]] @ out[self._facts.tails[chosen]]))
+            return share * float(into.counts @ out.at(into.entities))
+        middle = self._degrees(pattern[1])
+        tails = self._facts.tails[ranges(middle.firsts, middle.counts)]  # of all edges of this type
+        return share * float(np.repeat(into.at(middle.entities), middle.counts) @ out.at(tails))
 
-    def _count(self, edge_type: int) -> npt.NDArray[np.float64]:
-        heads = self._facts.heads[self._facts.relations == edge_type]
-        return np.bincount(heads, minlength=self._facts.num_entities).astype(np.float64)
+    def _count(self, edge_type: int) -> _Degrees:
+        order, offsets = self._facts.by_type
+        own, runs = order[offsets[edge_type] : offsets[edge_type + 1]], self._facts.runs
+        return _Degrees(runs.heads[own], runs.starts[own + 1] - runs.starts[own], runs.starts[own])
+
+
+class _Degrees(NamedTuple):
+    """The edges of one type: the entities that have any, how many, and where they are."""
+
+    entities: Ids  # sorted
+    counts: Offsets
+    firsts: Offsets
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def at(self, entities: Ids | Offsets) -> Offsets:
+        """How many edges each of these has.  (entity)"""
+        if not len(self.entities):
+            return np.zeros(len(entities), np.int64)
+        at = np.minimum(np.searchsorted(self.entities, entities), len(self.entities) - 1)
+        return np.where(self.entities[at] == entities, self.counts[at], 0)
 
 
 def pattern_text(steps: Sequence[tuple[str, bool]]) -> str:
@@ -193,11 +226,18 @@ def pattern_text(steps: Sequence[tuple[str, bool]]) -> str:
 
 
 def _group(
-    reasoner: Reasoner, a: int, b: int, pattern: Pattern, between: Sequence[tuple[int, ...]], expected: float
+    reasoner: Reasoner,
+    a: int,
+    b: int,
+    pattern: Pattern,
+    between: Sequence[tuple[int, ...]],
+    count: int,
+    expected: float,
 ) -> PathGroup:
     paths = tuple(_path(reasoner, (a, *middle, b), pattern) for middle in between[:EXAMPLES])
     steps = [(edge.relation, edge.backwards) for edge in paths[0].edges]
-    return PathGroup(pattern_text(steps), tuple(step[0] for step in steps), len(between), expected, paths)
+    relations = tuple(step[0] for step in steps)
+    return PathGroup(pattern_text(steps), relations, count, expected, paths, count > len(between))
 
 
 def _path(reasoner: Reasoner, entities: Sequence[int], pattern: Pattern) -> Evidence:

@@ -20,7 +20,7 @@ import torch
 
 from squire.core import __version__
 from squire.core.relations import is_inverse
-from squire.core.run_files import fingerprints
+from squire.core.run_files import INDEXES, fingerprints
 from squire.errors import SettingError
 from squire.graph.adjacency import Ids, Offsets
 from squire.graph.changes import Action, Changes, check_facts, load_changes
@@ -92,7 +92,7 @@ class Reasoner:
             run = LoadedRun(folder, graph, recipe, Rules.empty(graph.num_relations), facts)
         base, changes = run.graph, Changes() if hide_held_out else load_changes(folder)
         if changes:
-            graph = changes.apply(base)
+            graph = changes.apply(base).keeping(folder / INDEXES / "changed", f"{base.kept.key} {changes.key}")
             _, mined_after = refreshed_file(folder)
             mined_from = load_changes(folder, mined_after).apply(base, graph.labels).train if mined_after else None
             run = run.on(graph, mined_from)
@@ -128,10 +128,7 @@ class Reasoner:
 
     def without(self, facts: Ids) -> Reasoner:
         """A fused reasoner that does not know these facts, and whose rules do not count them.  facts: (fact, 3)"""
-        graph, known = self.graph, self.run.facts
-        gone = graph.adjacency(facts)
-        remaining = graph.adjacency(known.triples[~gone.contains_each(*known.triples.T)])
-        run = replace(self.run, facts=remaining)
+        run = replace(self.run, facts=self.run.facts.without(self.graph.adjacency(facts)))
         return Reasoner(run, self.fused.on(run), changes=self.changes)
 
     def changed(self, changes: Changes) -> Reasoner:
@@ -499,7 +496,8 @@ class Reasoner:
         if rule is None:
             return None
         text, support = readable(rules, rule, self.labels), int(rules.support[rule])
-        return FollowedRule(text, support / max(int(rules.body_count[rule]), 1), support)
+        confidence = support / max(int(rules.body_count[rule]), 1)
+        return FollowedRule(text, confidence, support, sampled=bool(rules.error[rule]))
 
     def _entity(self, number: int) -> str:
         return self.labels.entity(number)

@@ -18,7 +18,7 @@ from squire.graph.changes import Fact
 from squire.ranking.details import fired_rules, voters
 from squire.ranking.index import WORD
 from squire.reasoning.answers import Answer, Evidence, FollowedRule
-from squire.reasoning.connections import paths_between, pattern_text
+from squire.reasoning.connections import MAX_HOPS, paths_between, pattern_text, stride
 from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Query, Reasoner
 from squire.rules.anyburl import readable
@@ -90,7 +90,7 @@ class Reasons:
         if self.smallest:
             lines.append(f"  no longer first without {_names(self.smallest.facts)}")
         lines += [f"  via {pattern} ({count:,})" for pattern, count in self.patterns]
-        lines += [f"  rule: {rule.text}  {rule.confidence:.2f}: {rule.path}" for rule in self.rules]
+        lines += [f"  rule: {rule.text}  {rule.share}: {rule.path}" for rule in self.rules]
         for one in self.similar:
             common = [*one.shared, *(f"“{word}”" for word in one.words)]
             lines.append(f"  like {one.entity} ({one.similarity:.2f}), with which it shares {', '.join(common)}")
@@ -114,12 +114,13 @@ def find_reasons(reasoner: Reasoner, head: str, relation: str, tail: str) -> Rea
         query, wanted = reasoner.query(head, relation), reasoner.labels.entity_id(tail)
     _, answer = reasoner.judge(query, wanted, reasoner.decoding())
     assert answer.confidence is not None
-    found = paths_between(reasoner.run.facts, query[0], wanted)
+    found, each = paths_between(reasoner.run.facts, query[0], wanted), stride(reasoner.run.facts, query[0])
     losses, smallest = _losses(reasoner, (head, relation, tail), answer, query)
     graph, labels = reasoner.graph, reasoner.labels
     n = graph.num_relations
     patterns = sorted(
-        ((len(paths), pattern) for pattern, paths in found.items()), key=lambda one: (-one[0], one[1])
+        ((len(paths) * (each if len(pattern) == MAX_HOPS else 1), pattern) for pattern, paths in found.items()),
+        key=lambda one: (-one[0], one[1]),
     )
     said = [
         (pattern_text([(labels.relation(r), is_inverse(r, n)) for r in pattern]), count)
@@ -203,7 +204,8 @@ def _rules(reasoner: Reasoner, query: Query, wanted: int) -> Iterator[GroundedRu
             edges = tuple(reasoner.edge(list(step), True, 1.0) for step in steps)
             path = Evidence(edges, GRADES[0], None, None, None).text
         confidence, support = float(rules.confidence[fired.rule]), int(rules.support[fired.rule])
-        yield GroundedRule(readable(rules, fired.rule, labels), confidence, support, path)
+        sampled = bool(rules.error[fired.rule])
+        yield GroundedRule(readable(rules, fired.rule, labels), confidence, support, path, sampled=sampled)
 
 
 def _similar(reasoner: Reasoner, query: Query, wanted: int) -> Iterator[SimilarEntity]:

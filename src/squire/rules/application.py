@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from squire.core.parallel import in_order, thread_count
+from squire.core.ragged import offsets_from
 from squire.core.relations import inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _application as kernels
 from squire.rules._walks import Edges, Starts
-from squire.rules.rules import NONE, ClosedIndex, Rules
+from squire.rules.rules import NONE, Rules, body_order, from_both_ends
 
 Scores = npt.NDArray[np.float64]
 QUERIES_AT_ONCE = 256
@@ -114,13 +115,12 @@ class RuleEngine:
 
 def _closed(rules: Rules) -> kernels.ClosedRules:
     """Sorted so that bodies that differ only in their last hop are neighbours: they are walked together."""
-    closed = ClosedIndex.from_rules(rules)
-    relation = np.repeat(np.arange(len(closed.offsets) - 1), np.diff(closed.offsets))
-    length = np.sum(closed.body != NONE, axis=1)
-    order = np.lexsort((*closed.body.T[::-1], length, relation))
-    return kernels.ClosedRules(
-        closed.offsets, closed.body[order], length[order], closed.smoothed_confidence[order], closed.rule[order]
-    )
+    head, body, rule = from_both_ends(rules)
+    order = np.lexsort((body_order(body, rules.num_relations), head))
+    body, rule = body[order], rule[order]
+    offsets = offsets_from(np.bincount(head, minlength=2 * rules.num_relations))
+    length = np.sum(body != NONE, axis=1)
+    return kernels.ClosedRules(offsets, body, length, rules.smoothed_confidence[rule], rule)
 
 
 def constant_rules(rules: Rules, adjacency: Adjacency) -> kernels.ConstantRules:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import as_done, thread_count
+from squire.core.parallel import agreed, as_done, thread_count
 from squire.core.ragged import offsets_from, ranges
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
@@ -132,16 +132,16 @@ class Work:
 
     def steps_left(self) -> float:
         """The steps that half of the remaining time allows: bodies are found, then counted."""
-        return max((self._end - time.monotonic()) / 2, 1.0) * STEPS_PER_SECOND * self._threads
+        return agreed(max((self._end - time.monotonic()) / 2, 1.0) * STEPS_PER_SECOND * self._threads)
 
     def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
         """The numbers and results of `task(0)` … `task(count - 1)`, as they finish."""
-        self._progress(stage, 0, count)
-        for done, result in enumerate(as_done(task, count, self._threads), 1):
-            self._progress(stage, done, count)
+        self._progress(stage, done := 0, count)
+        for result in as_done(task, count, self._threads, until=self._end):
+            self._progress(stage, done := done + 1, count)
             yield result
-            if time.monotonic() > self._end:
-                raise OutOfTime
+        if done < count:
+            raise OutOfTime
 
 
 # ------------------------------------------------------------------------------------------------- closed rules
@@ -191,9 +191,8 @@ def find_support(
 
     Per rule: head, body key, support among these triples, and the share of the head's triples that was examined.
     """
-    order = np.lexsort((adjacency.relations, adjacency.tails, adjacency.heads))
     edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
-    by_pair = Edges(adjacency.offsets, adjacency.relations[order], adjacency.tails[order])
+    by_pair = Edges(adjacency.offsets, *adjacency.by_tail)
     sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
     of_relation = np.argsort(triples[:, 1], kind="stable")
     firsts = offsets_from(sizes)
@@ -278,7 +277,8 @@ def _count_all(
     firsts = np.concatenate([[0], np.flatnonzero(np.any(prefix[1:] != prefix[:-1], axis=1)) + 1])
     sizes = np.diff(firsts, append=len(bodies))
     starts = _starts(adjacency, np.random.default_rng([options.seed, length]))
-    edges, runs = Edges(adjacency.offsets, adjacency.relations, adjacency.tails), _runs(adjacency)
+    edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
+    runs = kernels.EdgeRuns(adjacency.runs.starts, adjacency.runs.offsets)
 
     def count(stage: str, groups: Offsets, at_once: int) -> Iterator[tuple[Offsets, Any]]:
         def task(i: int) -> Any:
@@ -316,16 +316,6 @@ def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:
     entities, offsets = adjacency.starts
     relation = np.repeat(np.arange(2 * adjacency.num_relations), np.diff(offsets))
     return Starts(entities[np.lexsort((rng.random(len(entities)), relation))], offsets)
-
-
-def _runs(adjacency: Adjacency) -> kernels.EdgeRuns:
-    """The first edge of each (head, relation), and each head's first such run.  (run + 1), (entity + 1)"""
-    heads, relations = adjacency.heads, adjacency.relations
-    new = np.ones(len(heads), bool)
-    new[1:] = (heads[1:] != heads[:-1]) | (relations[1:] != relations[:-1])
-    firsts = np.flatnonzero(new)
-    offsets = np.searchsorted(firsts, adjacency.offsets)
-    return kernels.EdgeRuns(np.append(firsts, len(heads)), offsets.astype(np.int64))
 
 
 # ------------------------------------------------------------------------------------------ rules with constants

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.ragged import offsets_from
 from squire.core.relations import inverse
 from squire.core.tensors import TensorFormat, load_tensors, save_tensors
 from squire.errors import RuleError
@@ -116,16 +117,28 @@ class ClosedIndex:
 
     @classmethod
     def from_rules(cls, rules: Rules) -> ClosedIndex:
-        """Each r(X,Y) ← b1 … bn also gives r⁻¹(Y,X) ← bn⁻¹ … b1⁻¹."""
-        which = np.flatnonzero(rules.is_closed)
-        body = rules.body[which]
-        head = np.concatenate([rules.head[which], inverse(rules.head[which], rules.num_relations)])
-        both = np.concatenate([body, mirrored(body, rules.num_relations)])
-        confidence = np.tile(rules.smoothed_confidence[which], 2)
-        # Ties are broken by shorter bodies, then by relation ids, so that runs are reproducible.
-        order = np.lexsort((both[:, 2], both[:, 1], both[:, 0], (both != NONE).sum(axis=1), -confidence, head))
-        offsets = np.searchsorted(head[order], np.arange(2 * rules.num_relations + 1))
-        return cls(offsets.astype(np.int64), both[order], confidence[order], np.tile(which, 2)[order])
+        """Sorted; ties are broken by shorter bodies, then by relation ids, so that runs are reproducible."""
+        head, body, rule = from_both_ends(rules)
+        confidence = rules.smoothed_confidence[rule]
+        order = np.lexsort((body_order(body, rules.num_relations), -confidence, head))
+        offsets = offsets_from(np.bincount(head, minlength=2 * rules.num_relations))
+        return cls(offsets, body[order], confidence[order], rule[order])
+
+
+def from_both_ends(rules: Rules) -> tuple[Ids, Ids, Offsets]:
+    """Each closed r(X,Y) ← b1 … bn, which also gives r⁻¹(Y,X) ← bn⁻¹ … b1⁻¹: head, body and rule.  (entry) each"""
+    which = np.flatnonzero(rules.is_closed)
+    head, body = rules.head[which], rules.body[which]
+    heads = np.concatenate([head, inverse(head, rules.num_relations)])
+    return heads, np.concatenate([body, mirrored(body, rules.num_relations)]), np.tile(which, 2)
+
+
+def body_order(body: Ids, num_relations: int) -> Offsets:
+    """A number for each body that grows with its length, then with its relations.  (body, MAX_LENGTH) -> (body)"""
+    key: Offsets = np.sum(body != NONE, axis=1, dtype=np.int64)
+    for atom in body.T:
+        key = np.asarray(key * (2 * num_relations + 1) + atom + 1)
+    return key
 
 
 def mirrored(body: Ids, num_relations: int) -> Ids:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from squire.core.parallel import in_order
 from squire.core.ragged import offsets_from, ranges
 from squire.graph.adjacency import Ids, Offsets
 from squire.search.beam import LEAST_PATHS, Decoder, FinishedPaths, search
@@ -67,10 +68,14 @@ class PathRanking:
 
 def decode(decoder: Decoder, queries: Ids, decoding: DecodingOptions) -> Iterator[PathRanking]:
     """Blocks of answers, in the order of the queries.  queries: (query, 2) head and edge type"""
-    for first in range(0, len(queries), at_once := max(1, HYPOTHESES_AT_ONCE // decoding.beam)):
-        block = torch.from_numpy(queries[first : first + at_once].astype(np.int64)).to(decoder.device)
-        heads, relations = block[:, 0], block[:, 1]
-        yield rank_answers(search(decoder, heads, relations, decoding), relations, decoding)
+    at_once = max(1, HYPOTHESES_AT_ONCE // decoding.beam)
+
+    def decode_block(i: int) -> PathRanking:
+        own = queries[i * at_once : (i + 1) * at_once].astype(np.int64)
+        heads, relations = torch.from_numpy(own).to(decoder.device).T
+        return rank_answers(search(decoder, heads, relations, decoding), relations, decoding)
+
+    return in_order(decode_block, -(-len(queries) // at_once), threads=1)
 
 
 def within(

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.relations import inverse
+from squire.core.ragged import offsets_from, order_of
 from squire.graph.adjacency import Adjacency, Offsets
-from squire.rules.rules import NONE, Rules
+from squire.rules.rules import MAX_LENGTH, NONE, Rules, from_both_ends
 
 GRADES = ("grounded", "completed", "asserted")
 Flags = npt.NDArray[np.bool_]
@@ -46,14 +46,17 @@ class RuleLookup:
     """Closed rules by head and body, to find the one that a path follows."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        n = rules.num_relations
-        self._by_body: dict[tuple[int, ...], int] = {}
-        for rule in np.flatnonzero(rules.is_closed).tolist():
-            head, body = int(rules.head[rule]), [b for b in rules.body[rule].tolist() if b != NONE]
-            mirrored = [inverse(b, n) for b in reversed(body)]  # the same rule, read from its other end
-            self._by_body[(head, *body)] = self._by_body[(inverse(head, n), *mirrored)] = rule
+        head, body, rule = from_both_ends(rules)
+        order = order_of(head, 2 * rules.num_relations)
+        self._offsets = offsets_from(np.bincount(head, minlength=2 * rules.num_relations))
+        self._body, self._rule = body[order], rule[order]
+        self._by_body: dict[int, dict[tuple[int, ...], int]] = {}  # of the heads that were asked for
 
     def follows(self, relation: int, path_relations: list[int]) -> int | None:
         """The rule `relation ⇐ path`, or None; relations are edge types."""
-        return self._by_body.get((relation, *path_relations))
+        if relation not in self._by_body:
+            own = slice(self._offsets[relation], self._offsets[relation + 1])
+            bodies = map(tuple, self._body[own].tolist())
+            self._by_body[relation] = dict(zip(bodies, self._rule[own].tolist(), strict=True))
+        padding = [NONE] * (MAX_LENGTH - len(path_relations))
+        return self._by_body[relation].get((*path_relations, *padding))

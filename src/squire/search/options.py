@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from squire.errors import SettingError
-from squire.graph.adjacency import Adjacency
+from squire.graph.adjacency import Adjacency, AnyIds
 from squire.model.prior import ragged_ranges
 from squire.model.recipe import MAX_BEAM, Recipe
 
@@ -19,27 +20,45 @@ Aggregate = Literal["sum", "max", "pool"]
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SearchEdges:
-    """Edges as tensors, indexed by entity and by (entity, relation): to constrain (§4.6) or guide a search."""
+    """Edges as tensors, indexed by entity and by (entity, relation): to constrain (§4.6) or guide a search.
 
-    name: str  # for signatures
-    num_edge_types: int  # 2R: relations and their inverses
-    relation_offsets: Tensor  # (entity + 1): into `pairs`
-    pairs: Tensor  # (pair): entity · num_edge_types + relation, sorted, distinct
-    tail_offsets: Tensor  # (pair + 1): into `tails`
-    tails: Tensor  # (edge)
+    The tensors are made when a search needs them.
+    """
 
-    @classmethod
-    def from_adjacency(
-        cls, adjacency: Adjacency, device: torch.device | str = "cpu", *, name: str = "graph"
-    ) -> SearchEdges:
-        width = 2 * adjacency.num_relations
-        keys = adjacency.heads.astype(np.int64) * width + adjacency.relations
-        pairs, first = np.unique(keys, return_index=True)
-        offsets = np.searchsorted(pairs, np.arange(adjacency.num_entities + 1) * width)
-        arrays = offsets, pairs, np.append(first, len(keys)), adjacency.tails.astype(np.int64)
-        return cls(name, width, *(torch.from_numpy(array).to(device) for array in arrays))
+    adjacency: Adjacency
+    device: torch.device | str = "cpu"
+    name: str = "graph"  # for signatures
+
+    @property
+    def num_edge_types(self) -> int:
+        """2R: relations and their inverses."""
+        return 2 * self.adjacency.num_relations
+
+    @cached_property
+    def relation_offsets(self) -> Tensor:
+        """Into `pairs`.  (entity + 1)"""
+        return self._tensor(self.adjacency.runs.offsets)
+
+    @cached_property
+    def pairs(self) -> Tensor:
+        """entity · num_edge_types + relation, sorted, distinct.  (pair)"""
+        runs = self.adjacency.runs
+        return self._tensor(runs.heads.astype(np.int64) * self.num_edge_types + runs.relations)
+
+    @cached_property
+    def tail_offsets(self) -> Tensor:
+        """Into `tails`.  (pair + 1)"""
+        return self._tensor(self.adjacency.runs.starts)
+
+    @cached_property
+    def tails(self) -> Tensor:
+        """(edge)"""
+        return self._tensor(self.adjacency.tails)
+
+    def _tensor(self, array: AnyIds) -> Tensor:
+        return torch.tensor(array, dtype=torch.int64, device=self.device)
 
     def relations(self, entities: Tensor) -> Pairs:
         """The edge types that leave these entities, as (row, edge type) pairs."""

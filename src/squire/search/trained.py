@@ -51,21 +51,18 @@ class LoadedRun:
         """The facts that were added after training; None if nothing has changed."""
         if self.base is None:
             return None
-        return self._difference(self.facts, self.graph.adjacency(self.base.facts.triples))
+        return self.facts.without(self.base.facts.grown(self.graph.num_entities))
 
     @cached_property
     def forgotten(self) -> Adjacency:
         """The facts that the model was trained on and that are no longer known."""
-        learned = self.graph.adjacency(self.base.train.triples) if self.base else self.graph.train
-        return self._difference(learned, self.facts)
+        learned = self.base.train.grown(self.graph.num_entities) if self.base else self.graph.train
+        return learned.without(self.facts)
 
     @cached_property
     def unsupported(self) -> Adjacency:
         """The facts that rules were mined from and that are no longer known."""
-        return self._difference(self.refreshed, self.facts) if self.refreshed else self.forgotten
-
-    def _difference(self, some: Adjacency, others: Adjacency) -> Adjacency:
-        return self.graph.adjacency(some.triples[~others.contains_each(*some.triples.T)])
+        return self.refreshed.without(self.facts) if self.refreshed else self.forgotten
 
     def on(self, graph: Graph, refreshed: Adjacency | None = None) -> Self:
         """The same run with a graph that has changed after training: its first entities are the same."""
@@ -74,7 +71,7 @@ class LoadedRun:
     @cached_property
     def known_edges(self) -> SearchEdges:
         """The facts, to guide or constrain a search."""
-        return SearchEdges.from_adjacency(self.facts, self.device, name="graph")
+        return SearchEdges(self.facts, self.device, name="graph")
 
     @cached_property
     def path_index(self) -> PathIndex:

@@ -287,9 +287,7 @@ def scores_of(
     anew.
     """
     graph, recipe = load_settings(folder)
-    decoding = DecodingOptions.from_recipe(
-        recipe, SearchEdges.from_adjacency(graph.train), aggregate="sum", prune=0.0
-    )
+    decoding = DecodingOptions.from_recipe(recipe, SearchEdges(graph.train), aggregate="sum", prune=0.0)
     options = {aggregate: replace(decoding, aggregate=aggregate) for aggregate in AGGREGATES}
     signatures = {name: paths_signature(query_set, own, recipe.train.seed) for name, own in options.items()}
     model = fingerprint(folder)

@@ -176,7 +176,7 @@ class ConstraintStudy:
         self._search([free, *filtered], self._decoding, progress)
         for condition in searched:
             assert condition.edges is not None
-            bound = SearchEdges.from_adjacency(condition.edges.edges, self.run.device, name=condition.edges.name)
+            bound = SearchEdges(condition.edges.edges, self.run.device, name=condition.edges.name)
             self._search([condition], replace(self._decoding, constraint=bound), progress)
         correct = free.ranks == 1
         frequency = rank_by_frequency(self.run.graph, self.query_set).metrics()

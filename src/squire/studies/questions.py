@@ -98,7 +98,7 @@ def draw_questions(
 
     graph, recipe = load_settings(run)
     query_set = QuerySet.from_graph(graph, "test")
-    decoding = DecodingOptions.from_recipe(recipe, SearchEdges.from_adjacency(graph.train), beam=beam)
+    decoding = DecodingOptions.from_recipe(recipe, SearchEdges(graph.train), beam=beam)
     signature = paths_signature(query_set, decoding, recipe.train.seed)
     header = {"study": "questions", "model": fingerprint(run), "draw": seed, "of": len(query_set.queries)}
     # The signature holds squire's version. After an upgrade people must still be able to continue judging.

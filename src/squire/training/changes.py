@@ -10,7 +10,19 @@ import numpy as np
 
 from squire.core.processes import locked
 from squire.core.progress import Progress, no_progress
-from squire.core.run_files import BEST, CHANGES, EDGES, FUSION, GRAPH, LAST, METRICS, RULES, RULES_TEXT, TRIES
+from squire.core.run_files import (
+    BEST,
+    CHANGES,
+    EDGES,
+    FUSION,
+    GRAPH,
+    INDEXES,
+    LAST,
+    METRICS,
+    RULES,
+    RULES_TEXT,
+    TRIES,
+)
 from squire.core.tensors import load_checkpoint
 from squire.errors import SettingError
 from squire.graph.changes import change_files, load_changes
@@ -21,7 +33,7 @@ from squire.rules.mining import MiningOptions, mine_rules
 logger = logging.getLogger(__name__)
 # All that is learned from a graph: rules, fusion, paths, checkpoints and curves.
 PATHS = TRIES, "tries-of-epoch-*", "iteration-*"
-LEARNED = (RULES, RULES_TEXT, METRICS, *PATHS, f"{BEST}*", f"{LAST}*", f"{FUSION}*", f"{EDGES}*")
+LEARNED = (RULES, RULES_TEXT, METRICS, INDEXES, *PATHS, f"{BEST}*", f"{LAST}*", f"{FUSION}*", f"{EDGES}*")
 
 
 def refresh_rules(folder: Path, progress: Progress = no_progress) -> int:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from squire.core.parallel import agreed, is_leader
 from squire.core.processes import locked, machine_memory
 from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
 from squire.core.run_files import GRAPH, LAST, LOCK, check_run
@@ -100,7 +101,8 @@ def fuse_run(
     if minutes is not None and edges:
         minutes *= 1 - EDGE_SHARE
     fusion = fit_fusion(graph, replace(options, minutes=minutes), progress)
-    save_fusion(fusion, folder)
+    if is_leader():
+        save_fusion(fusion, folder)
     info = fusion.info
     logger.info(
         "fused: learned from %s of %s questions about hidden train facts, in %d of %d parts",
@@ -111,7 +113,9 @@ def fuse_run(
     if not edges:
         return fusion
     ends = math.inf if options.minutes is None else began + 60 * options.minutes
-    _fit_edges(folder, graph, recipe, ends, progress)
+    if is_leader():
+        _fit_edges(folder, graph, recipe, ends, progress)
+    agreed(None)  # the others wait for its file
     return weigh_edges(folder, fusion, progress) or fusion
 
 
@@ -141,7 +145,8 @@ def weigh_edges(folder: Path, fusion: Fusion | None = None, progress: Progress =
     except SettingError as error:  # too few facts were held back
         logger.warning("%s The fusion does not use the edge embeddings.", error)
         return None
-    save_fusion(fusion, folder)
+    if is_leader():
+        save_fusion(fusion, folder)
     assert fusion.pool
     own, (weight,) = fusion.pool.own, fusion.pool.weights
     logger.info("the fusion uses edge embeddings; weights: symbolic score %.2f, embeddings %.2f", own, weight)

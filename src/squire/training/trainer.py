@@ -301,7 +301,7 @@ class Trainer:
         train = self.recipe.train
         # Test must not influence the choice of weights, not even as a filter.
         seen = ("train", "valid")
-        known = SearchEdges.from_adjacency(self.graph.train, self.team.device)
+        known = SearchEdges(self.graph.train, self.team.device)
         query_set = QuerySet.from_graph(
             self.graph, "valid", filter_splits=seen, sample=train.valid_queries, seed=train.seed
         )

@@ -22,11 +22,11 @@ export function connections({ groups, suggestions }) {
 	];
 }
 
-const kind = ({ relations, count: paths, expected, paths: [example] }) =>
+const kind = ({ relations, count: paths, sampled, expected, paths: [example] }) =>
 	el(
 		"li",
 		el("p", `${capital(example.clauses.join(""))}.`, example.edges.some(isSupposed) && el("em", " (supposed)")),
-		el("p.quiet", `${relations.join(" – ")}: ${often(paths, expected)}`),
+		el("p.quiet", `${relations.join(" – ")}: ${sampled ? "about " : ""}${often(paths, expected)}`),
 	);
 
 function often(paths, expected) {

@@ -93,8 +93,8 @@ function withoutFacts({ losses, confidence }) {
 
 const list = (items, nothing) => (items.length ? [el("ul", items)] : [el("p.quiet", nothing)]);
 
-export const trueIn = ({ confidence, support }) =>
-	`True in ${percent(confidence)} of cases (${plural(support, "known example")})`;
+export const trueIn = ({ confidence, support, sampled }) =>
+	`True in ${sampled ? "about " : ""}${percent(confidence)} of cases (${plural(support, "known example")})`;
 
 const ruleItem = (rule) => el("li", ruleText(rule), el("p.quiet", trueIn(rule)));
 
