@@ -14,12 +14,7 @@ export class AnswerList {
 
 	/** Placeholder while the answers are loading. */
 	wait() {
-		const ghost = () => el("li.answer.ghost", el("span.rank"), el("span.name"), el("span.bar"));
-		clear(
-			this.node,
-			el("h2.list-title", "Looking for answers …"),
-			el("ol.list", { "aria-hidden": "true" }, Array.from({ length: 5 }, ghost)),
-		);
+		clear(this.node, el("h2.list-title", "Looking for answers …"));
 		this.items = [];
 	}
 

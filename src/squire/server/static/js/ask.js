@@ -42,7 +42,7 @@ export class Ask {
 			),
 			this.options(),
 		);
-		this.examples = el("div.examples", { id: "examples" });
+		this.examples = el("div.chips.examples", { id: "examples" });
 		clear(byId("ask"), el("div.question", this.form, this.suppose.form, this.suppose.list), this.examples);
 		this.place(false);
 	}

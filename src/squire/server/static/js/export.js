@@ -1,14 +1,14 @@
 // Exports: the answers, the drawing, the link.
 
 import { announce, byId, el } from "./dom.js";
-import { drawSvg } from "./draw.js";
+import { drawFile } from "./draw.js";
 
 export function saveAnswers(found) {
 	save(new Blob([`${JSON.stringify(found, null, 1)}\n`], { type: "application/json" }), `${fileName(found)}.json`);
 }
 
 const svgFile = (scene, about) =>
-	new Blob([new XMLSerializer().serializeToString(drawSvg(scene, { about }))], { type: "image/svg+xml" });
+	new Blob([new XMLSerializer().serializeToString(drawFile(scene, about))], { type: "image/svg+xml" });
 
 /** `about`: {title, subtitle, source}, which the picture says as well. */
 export const saveSvg = (scene, name, about) => save(svgFile(scene, about), `${name}.svg`);

@@ -94,7 +94,7 @@ class Page {
 		if (card !== this.card) this.describe(card);
 		this.title(now);
 		if (card) await this.showView(now, card);
-		return this.around.show(current());
+		return this.around.show(current(), card?.fused);
 	}
 
 	async showView(now, card) {
