@@ -135,7 +135,7 @@ def test_completion_follows_the_combobox_pattern(visit: Visit) -> None:
 def test_everything_has_a_name_that_can_be_heard(visit: Visit, place: str) -> None:
     visit.open(place)
     if "around" in place:
-        expect(visit.page.locator("#around :is(.kinds, .connections)").first).to_be_visible()
+        expect(visit.page.locator("#around :is(#neighbours svg, .connections)").first).to_be_visible()
     session = visit.page.context.new_cdp_session(visit.page)
     tree: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
     roles = [
@@ -172,7 +172,7 @@ def test_axe_finds_nothing(browser: Browser, fused: str, colours: str, size: tup
                 for fold in visit.page.locator("#evidence details > summary").all():
                     fold.click()
             if "around" in place:
-                expect(visit.page.locator("#around :is(.kinds, .connections)").first).to_be_visible()
+                expect(visit.page.locator("#around :is(#neighbours svg, .connections)").first).to_be_visible()
             assert not visit.is_wider_than_the_screen(), place
             found = Axe().run(visit.page, options={"rules": NAMES_TOO}).response["violations"]
             said = [f"{place} {one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]

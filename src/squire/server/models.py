@@ -339,7 +339,8 @@ def neighbourhood(
 ) -> dict[str, Any]:
     """Edges of an entity, taking turns over its relations so that a frequent one does not hide the others.
 
-    A relation that is a fact in both directions is one edge. `relation` and `way`: only those edges.
+    A relation that is a fact in both directions is one edge. `relation` and `way`: only those edges. The groups are
+    those of all edges, largest first.
     """
     labels, n = graph.labels, graph.num_relations
     types, others = graph.facts.edges(entity)
@@ -368,7 +369,7 @@ def neighbourhood(
         "edges": edges,
         "left_out": len(distinct) - len(chosen),
         "groups": [
-            {"relation": labels.relation(of % n), "way": WAYS[of // n], "count": count}
-            for of, count in zip(kinds.tolist(), counts.tolist(), strict=True)
+            {"relation": labels.relation(of % n), "way": WAYS[of // n], "count": -int(count)}
+            for count, of in sorted(zip(-counts, kinds, strict=True))
         ],
     }

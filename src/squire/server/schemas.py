@@ -264,7 +264,7 @@ class Neighbourhood(BaseModel):
     degree: int
     edges: list[NeighbourEdge]
     left_out: int
-    groups: list[NeighbourGroup] = Field(description="How many edges there are, by relation and direction.")
+    groups: list[NeighbourGroup] = Field(description="How many edges there are of each relation and direction; the largest group first.")
 
 
 class Doubt(Triple):

@@ -14,7 +14,7 @@ export class AnswerList {
 
 	/** Placeholder while the answers are loading. */
 	wait() {
-		clear(this.node, el("h2.list-title", "Looking for answers …"));
+		clear(this.node, el("h2", "Looking for answers …"));
 		this.items = [];
 	}
 
@@ -42,7 +42,7 @@ export class AnswerList {
 			this.hint,
 			el(
 				"div.list-head",
-				el("h2.list-title", found.facts.length ? "Perhaps also" : "Probable answers"),
+				el("h2", found.facts.length ? "Perhaps also" : "Probable answers"),
 				el("span.quiet", `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`),
 			),
 			found.answers.length ? el("p.scale.quiet", sure ? SURE : UNSURE) : this.nothing(),
@@ -62,7 +62,7 @@ export class AnswerList {
 		return el(
 			"section.known",
 			{ "aria-labelledby": "known-title" },
-			el("h2.list-title", { id: "known-title" }, "The graph says"),
+			el("h2", { id: "known-title" }, "The graph says"),
 			el("div.chips", this.chips),
 			all > facts.length ? el("p.quiet", `… and ${count(all - facts.length)} more`) : null,
 		);
@@ -105,11 +105,11 @@ export class AnswerList {
 	select(entity, factsFirst) {
 		const usual = factsFirst ? (this.facts[0] ?? this.answers[0]) : (this.answers[0] ?? this.facts[0]);
 		const chosen = entity ? [...this.facts, ...this.answers].find((one) => one.entity === entity) : usual;
-		this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(this.facts[i] === chosen)));
+		this.chips.forEach((chip, i) => (chip.ariaPressed = String(this.facts[i] === chosen)));
 		const place = this.answers.indexOf(chosen);
 		this.chosen = Math.max(0, place);
 		this.items.forEach((item, i) => {
-			item.setAttribute("aria-selected", String(i === place));
+			item.ariaSelected = String(i === place);
 			item.tabIndex = i === this.chosen ? 0 : -1;
 		});
 		if (this.rest && place >= this.folded) this.rest.open = true;

@@ -97,7 +97,8 @@ export class Around {
 		if (!this.neighbours || !this.canvas.isConnected) return;
 		this.room = this.canvas.clientWidth;
 		const onNode = (node) => this.unfold(node);
-		clear(this.canvas, drawSvg(this.neighbours.scene(this.room - 16), { onNode }));
+		this.scene = this.neighbours.scene(this.room - 16);
+		clear(this.canvas, drawSvg(this.scene, { onNode }));
 	}
 
 	async unfold(node) {
@@ -107,7 +108,7 @@ export class Around {
 			const next = await neighbours.click(node);
 			if (signal.aborted) return;
 			this.draw();
-			this.canvas.querySelector(`[data-id="${next.id}"]`).focus();
+			this.canvas.querySelectorAll(".node")[this.scene.nodes.indexOf(next)]?.focus();
 			if (node === neighbours.chosen) await this.askFurther(node.name, signal);
 		} catch (error) {
 			if (!api.wasCancelled(error)) trouble(this.onward, error);
@@ -152,7 +153,7 @@ function list({ edges, groups, left_out: more, entity }) {
 		const others = own.map(({ head, tail }) => name(way === "in" ? head : tail));
 		return el(
 			"div.kind",
-			el("dt", icon(WAYS[way]), el("span.unseen", WORDS[way]), `${relation} (${count(all)})`),
+			el("dt.quiet", icon(WAYS[way]), el("span.unseen", WORDS[way]), `${relation} (${count(all)})`),
 			el("dd", others),
 		);
 	};

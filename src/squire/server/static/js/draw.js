@@ -70,7 +70,6 @@ function drawNode(node, onNode) {
 		role: "button",
 		"aria-label": node.says ?? `${shown(node.name)}: look around`,
 		"aria-expanded": node.open === undefined ? null : String(node.open),
-		"data-id": node.id,
 		onclick: () => onNode(node),
 		onkeydown: (event) => {
 			if (event.key !== "Enter" && event.key !== " ") return;

@@ -206,11 +206,10 @@ export class EvidencePanel {
 		const caption = `${plural(this.paths.length, "path")} ${ends}. ${this.paths.map(pathText).join(". ")}`;
 		this.room = this.canvas.clientWidth;
 		this.scene = sceneOf(this.paths, this.room - 16, { chosen: this.chosen, all: this.all, caption });
-		const focused = this.canvas.contains(document.activeElement)
-			? document.activeElement.getAttribute("aria-label")
-			: null;
+		const nodes = () => [...this.canvas.querySelectorAll(".node")];
+		const focused = nodes().indexOf(document.activeElement);
 		clear(this.canvas, drawSvg(this.scene, { onNode: ({ name }) => go({ around: name }) }));
-		if (focused) this.canvas.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+		nodes()[focused]?.focus();
 	}
 
 	onResize() {

@@ -1,6 +1,6 @@
 // Exports: the answers, the drawing, the link.
 
-import { announce, byId, el } from "./dom.js";
+import { announce, el } from "./dom.js";
 import { drawFile } from "./draw.js";
 
 export function saveAnswers(found) {
@@ -26,8 +26,8 @@ export async function savePng(scene, name, about) {
 }
 
 /** A name that is valid on every file system. */
-export function fileName({ head, relation, tail }, answer = "") {
-	const words = [head, relation, tail, answer].filter(Boolean).join(" ");
+export function fileName({ head, relation, tail }) {
+	const words = [head, relation, tail].filter(Boolean).join(" ");
 	return (
 		words
 			.replace(/[^\p{L}\p{N} .-]+/gu, "-")
@@ -47,16 +47,8 @@ function save(blob, name) {
 export async function copyLink() {
 	try {
 		await navigator.clipboard.writeText(location.href);
-		announce("Link copied.");
-		toast("Link copied");
+		announce("Link copied", true);
 	} catch {
-		toast("The link is in the address bar"); // there is no clipboard without https or localhost
+		announce("The link is in the address bar", true); // there is no clipboard without https or localhost
 	}
-}
-
-function toast(words) {
-	byId("toast")?.remove();
-	const node = el("div", { id: "toast", class: "toast", "aria-hidden": "true" }, words);
-	document.body.append(node);
-	setTimeout(() => node.remove(), 2200);
 }

@@ -111,7 +111,7 @@ export class Judge {
 			el(
 				"section.card.judged",
 				{ "aria-label": "Path to judge" },
-				el("h1", { tabindex: "-1" }, head, " ", el("span.relation", relation), " ", el("span.right-answer", tail)),
+				factTitle(task.question),
 				el("figure.drawing", picture),
 			),
 			el(
@@ -174,6 +174,9 @@ export class Judge {
 		announce(`${judged} of ${total} paths are judged.`);
 	}
 }
+
+export const factTitle = ({ head, relation, tail }) =>
+	el("h1", { tabindex: "-1" }, head, " ", el("span.relation", relation), " ", el("span.right-answer", tail));
 
 /** A button for a judgement and its key. */
 export const verdict = ({ key, name, words }, onclick, pressed) =>

@@ -12,106 +12,97 @@ const COLUMNS = 640; // pixels that columns need
 const BACK = { out: "in", in: "out", both: "both" };
 const WORDS = { out: "from", in: "to", both: "from and to" };
 
+const node = (kind, name, more) => ({ kind, name, kids: [], open: false, ...more });
+
 export class Neighbours {
 	constructor(model, signal) {
-		Object.assign(this, { model, signal, count: 0 });
-	}
-
-	node(kind, name, more) {
-		return { kind, name, id: (this.count += 1), kids: [], read: 0, open: false, ...more };
+		Object.assign(this, { model, signal });
 	}
 
 	/** The entity in the middle, with its relations. Returns what the service says of it. */
-	async begin(name) {
-		this.root = this.chosen = this.node("start", name);
+	begin(name) {
+		this.root = this.chosen = node("start", name);
 		return this.unfold(this.root);
 	}
 
 	/** Shows more of a node, or folds it. Returns the node to go on from. */
-	async click(node) {
-		if (node.kind === "more") {
-			const { length } = node.of.kids;
-			await this.unfold(node.of);
-			return node.of.kids[length] ?? node.of;
+	async click(one) {
+		const { kind, of } = one;
+		if (kind === "more") {
+			const place = this.behind(of).length - 1;
+			await this.unfold(of);
+			return this.behind(of)[place];
 		}
-		if (node.kind !== "group") this.chosen = node;
-		if (node.open) node.open = false;
-		else if (node.kids.length) node.open = true;
-		else await this.unfold(node);
-		return node;
+		if (kind !== "group") this.chosen = one;
+		if (one.kids.length) one.open = !one.open;
+		else await this.unfold(one);
+		return one;
 	}
 
-	async unfold(node) {
-		if (node.busy) return null;
-		node.busy = true;
+	async unfold(one) {
+		if (one.busy) return null;
+		one.busy = true;
 		try {
-			const found = await (node.kind === "group" ? this.entities(node) : this.relations(node));
-			node.open = true;
-			return found;
+			return await (one.kind === "group" ? this.entities(one) : this.relations(one));
 		} finally {
-			node.busy = false;
+			one.busy = false;
 		}
 	}
 
-	async relations(node) {
-		node.shown = (node.shown ?? 0) + RELATIONS;
-		if (node.kids.length) return null;
-		const found = await api.neighbourhood(this.model, { entity: node.name, limit: 60 }, this.signal);
-		const { via } = node;
-		for (const one of found.groups) {
+	async relations(entity) {
+		const { name, via, kids } = entity;
+		Object.assign(entity, { open: true, shown: (entity.shown ?? 0) + RELATIONS });
+		if (kids.length) return null;
+		const found = await this.ask({ entity: name, limit: 60 });
+		for (const { relation, way, count } of found.groups) {
 			// The edge that leads here is drawn already.
-			const from = via?.relation === one.relation && BACK[via.way] === one.way ? via.of.name : null;
-			if (one.count > (from ? 1 : 0)) node.kids.push(this.node("group", one.relation, { ...one, of: node, from }));
+			const from = via?.name === relation && BACK[via.way] === way ? via.of.name : null;
+			const group = node("group", relation, { way, count: from ? count - 1 : count, of: entity, from, read: 0 });
+			if (group.count) kids.push(group);
+			if (group.count === 1) this.take(group, found.edges); // a single entity need not be unfolded
 		}
-		// A single entity need not be unfolded.
-		for (const group of node.kids.filter((one) => one.count === 1)) this.take(group, found.edges);
 		return found;
 	}
 
 	async entities(group) {
-		const { relation, way, read: start } = group;
-		const query = { entity: group.of.name, relation, way, start, limit: ENTITIES + (group.from ? 1 : 0) };
-		this.take(group, (await api.neighbourhood(this.model, query, this.signal)).edges);
+		const { name: relation, way, read: start, of, from } = group;
+		const query = { entity: of.name, relation, way, start, limit: from ? ENTITIES + 1 : ENTITIES };
+		this.take(group, (await this.ask(query)).edges);
+	}
+
+	ask(query) {
+		return api.neighbourhood(this.model, query, this.signal);
 	}
 
 	take(group, edges) {
-		const own = edges.filter((one) => one.relation === group.relation && one.way === group.way);
+		const own = edges.filter(({ relation, way }) => relation === group.name && way === group.way);
 		group.read += own.length;
-		group.open = own.length > 0;
-		for (const { head, tail, way } of own) {
-			const name = way === "in" ? head : tail;
-			if (name !== group.from) group.kids.push(this.node("between", name, { via: group }));
-		}
+		const names = own.map(({ head, tail, way }) => (way === "in" ? head : tail));
+		group.kids.push(...names.filter((name) => name !== group.from).map((name) => node("between", name, { via: group })));
+		group.open = group.kids.length > 0;
 	}
 
 	/** What is drawn behind a node. */
-	behind(node) {
-		if (!node.open) return [];
-		const all = node.kind === "group" ? node.count - (node.from ? 1 : 0) : node.kids.length;
-		const some = node.kids.slice(0, node.shown);
-		if (all > some.length) some.push({ kind: "more", of: node, id: `more-${node.id}`, left: all - some.length });
-		return some;
+	behind(of) {
+		if (!of.open) return [];
+		const some = of.kids.slice(0, of.shown);
+		const left = (of.count ?? of.kids.length) - some.length;
+		return left > 0 ? [...some, { kind: "more", of, left }] : some;
 	}
 
 	/** The scene for a room of so many pixels. */
 	scene(room) {
 		const nodes = [];
 		const widest = [[], []]; // of each column, to the left and to the right
-		const measure = (node, depth, side) => {
-			const { text, says } = words(node);
-			const weight = node.kind === "start" ? 600 : node.kind === "between" ? 500 : 400;
-			Object.assign(node, box(text, weight, Math.min(150, room - depth * INDENT - 60), 2), { says });
-			node.lit = node === this.chosen;
-			nodes.push(node);
-			node.drawn = this.behind(node);
-			for (const kid of node.drawn) {
-				const its = depth ? side : kid.way === "in" ? 0 : 1;
-				Object.assign(kid, { side: its, depth: depth + 1 });
-				widest[its][depth] = Math.max(widest[its][depth] ?? 0, measure(kid, depth + 1, its));
-			}
-			const sides = depth ? [node.drawn] : [0, 1].map((its) => node.drawn.filter((kid) => kid.side === its));
-			node.tall = Math.max(node.height, ...sides.map(tallOf));
-			return node.width;
+		const measure = (one, depth, side) => {
+			const weight = { start: 600, between: 500 }[one.kind] ?? 400;
+			const { text, says } = words(one);
+			const size = box(text, weight, Math.min(150, room - depth * INDENT - 60), 2);
+			Object.assign(one, size, { says, depth, side, lit: one === this.chosen, drawn: this.behind(one) });
+			widest[side][depth] = Math.max(widest[side][depth] ?? 0, one.width);
+			nodes.push(one);
+			for (const kid of one.drawn) measure(kid, depth + 1, depth ? side : kid.way === "in" ? 0 : 1);
+			one.tall = Math.max(one.height, ...[0, 1].map((its) => tallOf(on(its, one))));
 		};
 		measure(this.root, 0, 1);
 		const edges = room >= COLUMNS ? columns(this.root, widest) : indented(nodes);
@@ -122,11 +113,14 @@ export class Neighbours {
 	}
 }
 
-function words(node) {
-	if (node.kind === "more") return { text: `+ ${node.left} more`, says: `+ ${node.left} more of ${node.of.name}` };
-	if (node.kind !== "group") return { text: node.name, says: `${shown(node.name)}: unfold` };
-	const text = node.count > 1 ? `${node.name} (${node.count})` : node.name;
-	return { text, says: `${text}, ${WORDS[node.way]} ${shown(node.of.name)}` };
+/** What is drawn behind a node on one side. */
+const on = (side, { drawn }) => drawn.filter((kid) => kid.side === side);
+
+function words({ kind, name, count, left, of, way }) {
+	if (kind === "more") return { text: `+ ${left} more`, says: `+ ${left} more of ${of.name}` };
+	if (kind !== "group") return { text: name, says: `${shown(name)}: unfold` };
+	const text = count > 1 ? `${name} (${count})` : name;
+	return { text, says: `${text}, ${WORDS[way]} ${shown(of.name)}` };
 }
 
 const tallOf = (kids) => kids.reduce((sum, kid) => sum + kid.tall + APART, -APART);
@@ -134,54 +128,54 @@ const tallOf = (kids) => kids.reduce((sum, kid) => sum + kid.tall + APART, -APAR
 /** Places the nodes in columns on both sides of the root; returns the lines. */
 function columns(root, widest) {
 	const edges = [];
-	/** From the middle of the root to the outer end of a column. */
+	// From the middle of the root to the outer end of a column.
 	const reach = (side, column) =>
-		widest[side].slice(0, column).reduce((sum, width) => sum + GUTTER + width, root.width / 2);
-	const place = (node, kids, side) => {
+		widest[side].slice(1, column + 1).reduce((sum, width) => sum + GUTTER + width, root.width / 2);
+	const place = (one, side) => {
+		const kids = on(side, one);
 		if (!kids.length) return;
 		const away = side ? 1 : -1;
-		const end = reach(side, node.depth ?? 0);
-		let y = node.y - tallOf(kids) / 2;
+		const end = reach(side, one.depth);
+		let y = one.y - tallOf(kids) / 2;
 		for (const kid of kids) {
 			kid.x = root.x + away * (end + GUTTER + kid.width / 2);
 			kid.y = y + kid.tall / 2;
 			y += kid.tall + APART;
-			place(kid, kid.drawn, side);
+			place(kid, side);
 		}
-		edges.push(branch([node.x + (away * node.width) / 2, node.y], root.x + away * (end + TRUNK), kids, away));
+		edges.push(branch([one.x + (away * one.width) / 2, one.y], root.x + away * (end + TRUNK), kids, away));
 	};
-	Object.assign(root, { x: MARGIN + reach(0), y: MARGIN + root.tall / 2 });
-	for (const side of [0, 1]) place(root, root.drawn.filter((kid) => kid.side === side), side);
+	Object.assign(root, { x: MARGIN + reach(0, Infinity), y: MARGIN + root.tall / 2 });
+	place(root, 0);
+	place(root, 1);
 	return edges;
 }
 
 /** Places the nodes below each other; returns the lines. */
 function indented(nodes) {
 	let y = MARGIN;
-	for (const node of nodes) {
-		node.x = MARGIN + (node.depth ?? 0) * INDENT + node.width / 2;
-		node.y = y + node.height / 2;
-		y += node.height + APART;
+	for (const one of nodes) {
+		Object.assign(one, { x: MARGIN + one.depth * INDENT + one.width / 2, y: y + one.height / 2 });
+		y += one.height + APART;
 	}
-	return nodes
-		.filter((node) => node.drawn.length)
-		.map((node) => {
-			const x = node.x - node.width / 2 + TRUNK - 4;
-			return branch([x, node.y + node.height / 2], x, node.drawn, 1);
-		});
+	const line = ({ x, y, width, height, drawn }) => {
+		const trunk = x - width / 2 + TRUNK - 4;
+		return branch([trunk, y + height / 2], trunk, drawn, 1);
+	};
+	return nodes.filter((one) => one.drawn.length).map(line);
 }
 
 /** One line from a node to all behind it, with a tip at each that says which way the relation goes. */
 function branch([x, y], trunk, kids, away) {
 	const ys = [y, ...kids.map((kid) => kid.y)];
-	const end = (kid) => kid.x - (away * kid.width) / 2;
-	const parts = kids.map((kid) => `M${trunk},${kid.y}H${end(kid)}`);
-	const d = `M${x},${y}H${trunk}M${trunk},${Math.min(...ys)}V${Math.max(...ys)}${parts.join("")}`;
-	const tip = kids.map((kid) => {
+	let d = `M${x},${y}H${trunk}M${trunk},${Math.min(...ys)}V${Math.max(...ys)}`;
+	let tip = "";
+	for (const kid of kids) {
+		const end = kid.x - (away * kid.width) / 2;
 		const way = kid.way ?? kid.via?.way;
-		const to = way === "out" || way === "both" ? arrow([end(kid), kid.y], [away, 0]) : "";
-		const back = way === "in" ? 9 : 18;
-		return way === "in" || way === "both" ? to + arrow([end(kid) - away * back, kid.y], [-away, 0]) : to;
-	});
-	return { is_fact: true, lines: [], d, tip: tip.join("") };
+		d += `M${trunk},${kid.y}H${end}`;
+		if (way && way !== "in") tip += arrow([end, kid.y], [away, 0]);
+		if (way && way !== "out") tip += arrow([end - away * (way === "in" ? 9 : 18), kid.y], [-away, 0]);
+	}
+	return { is_fact: true, lines: [], d, tip };
 }

@@ -53,12 +53,7 @@ function nothing(card) {
 /** `world|split:test|method:paths|…` -> {dataset, split, method, …} */
 export function readSignature(signature) {
 	const [dataset, ...parts] = signature.split("|");
-	return {
-		dataset,
-		...Object.fromEntries(
-			parts.map((part) => [part.slice(0, part.indexOf(":")), part.slice(part.indexOf(":") + 1)]),
-		),
-	};
+	return { dataset, ...Object.fromEntries(parts.map((part) => part.split(/:(.*)/s))) };
 }
 
 function result(one) {
@@ -120,14 +115,11 @@ const isOurs = (signature) => ["paths", "fused"].includes(signature.method);
 
 function tableRow(row, signature) {
 	const cell = ([key]) => {
-		const fill = el("span.fill");
-		fill.style.width = `${100 * row[key]}%`;
 		const interval = row.intervals?.[key];
 		return el(
 			"td",
 			el("span.figure", metric(row[key])),
 			interval ? el("span.interval", `${metric(interval[0])} – ${metric(interval[1])}`) : null,
-			el("span.bar", { "aria-hidden": "true" }, fill),
 		);
 	};
 	return el(
