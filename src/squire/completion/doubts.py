@@ -119,12 +119,12 @@ def doubt_facts(
     log_odds = judge_facts(reasoner, chosen, seed=seed, progress=progress)
     confidence = fusion.confidence.of_missing(log_odds, facts.triples[chosen, 1])
     order = np.lexsort((log_odds, confidence))[:k]
-    most = facts.triples[chosen[order]]
+    doubtful = facts.triples[chosen[order]]
     against = [
         sentences or ("Little in the graph speaks for it." if likely < LIKELY else "")
-        for sentences, likely in zip(_objections(reasoner, most), confidence[order].tolist(), strict=True)
+        for sentences, likely in zip(_objections(reasoner, doubtful), confidence[order].tolist(), strict=True)
     ]
-    columns = [*reasoner.labels.columns(most), pa.array(confidence[order]), pa.array(against, pa.string())]
+    columns = [*reasoner.labels.columns(doubtful), pa.array(confidence[order]), pa.array(against, pa.string())]
     names = ["head", "relation", "tail", "confidence", "against"]
     return DoubtfulFacts(pa.table(columns, names), len(chosen), left_out)
 

@@ -47,6 +47,7 @@ from squire.studies import Decision as Decision
 
 NEAREST = 3  # labels suggested instead of an unknown one
 EXAMPLES = 6  # questions on a model card
+REFIT = 10  # decisions after which confidence is fitted to them again
 DOUBTS = 200  # facts of an entity that are judged
 
 Query = tuple[int, int]  # entity, edge type
@@ -255,7 +256,11 @@ class Model:
         if fusion is None:
             return "Scores are not probabilities."
         share = f"{fusion.info.missing:.0%}"
-        return f"Confidence is the probability that a fact is true, if the graph lacks {share} of all true facts."
+        said = f"Confidence is the probability that a fact is true, if the graph lacks {share} of all true facts"
+        counted = self._reasoner.decisions
+        return (
+            f"{said}; it takes {counted} decisions about its predictions into account." if counted else f"{said}."
+        )
 
     def _quality(self) -> list[dict[str, Any]]:
         """The results of `squire evaluate` for what is served; those of another model or fusion are left out."""
@@ -306,6 +311,8 @@ class Model:
         """Records a decision; it is on disk when this returns."""
         with _annotation_lock:
             self._review.decide(head, relation, tail, decision)
+            if len(self._review.decisions()) % REFIT == 0:
+                self._reasoner = self._review.recalibrated()
             return self._review.progress()
 
     def _annotations(self, annotator: str) -> Annotations:
@@ -339,8 +346,8 @@ def neighbourhood(
 ) -> dict[str, Any]:
     """Edges of an entity, taking turns over its relations so that a frequent one does not hide the others.
 
-    A relation that is a fact in both directions is one edge. `relation` and `way`: only those edges. The groups are
-    those of all edges, largest first.
+    A relation that is a fact in both directions is one edge. `relation` and `way`: only those edges. Groups are of
+    all edges, largest first.
     """
     labels, n = graph.labels, graph.num_relations
     types, others = graph.facts.edges(entity)

@@ -264,7 +264,9 @@ class Neighbourhood(BaseModel):
     degree: int
     edges: list[NeighbourEdge]
     left_out: int
-    groups: list[NeighbourGroup] = Field(description="How many edges there are of each relation and direction; the largest group first.")
+    groups: list[NeighbourGroup] = Field(
+        description="How many edges there are of each relation and direction; the largest group first."
+    )
 
 
 class Doubt(Triple):
@@ -311,6 +313,7 @@ class ReviewProgress(BaseModel):
     accepted: int
     rejected: int
     skipped: int
+    counted: int = Field(description="Decisions that confidence takes into account; 0 while there are too few.")
 
 
 class ReviewCard(Triple):

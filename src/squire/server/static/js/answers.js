@@ -45,7 +45,7 @@ export class AnswerList {
 				el("h2", found.facts.length ? "Perhaps also" : "Probable answers"),
 				el("span.quiet", `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`),
 			),
-			found.answers.length ? el("p.scale.quiet", sure ? SURE : UNSURE) : this.nothing(),
+			found.answers.length ? el("p.scale.quiet", sure ? sureOf(found.origin) : UNSURE) : this.nothing(),
 			this.folded ? list(this.items.slice(0, this.folded), "answer-list", "Answers, best first") : null,
 			!this.folded && rest.length ? el("p.quiet", "Nothing else is likely.") : null,
 			this.rest,
@@ -145,7 +145,10 @@ export class AnswerList {
 
 const LEAST = 0.01; // candidates below are folded
 const hasConfidence = (one) => one.confidence !== null && one.confidence !== undefined;
-const SURE = "Bars show the probability that an answer is true, calibrated on held-out facts.";
+const sureOf = ({ decisions }) =>
+	`Bars show the probability that an answer is true, calibrated on held-out facts${
+		decisions ? ` and ${plural(decisions, "decision")} of reviewers` : ""
+	}.`;
 const UNSURE = "Bars compare scores within this list. A score is not the probability that an answer is true.";
 
 /** A grade, with the line style of its edges: solid, dashed or dotted. */

@@ -72,11 +72,12 @@ export class Review {
 	}
 
 	show(card) {
-		const { accepted, rejected, skipped } = this.progress;
+		const { accepted, rejected, skipped, counted } = this.progress;
+		const count = counted ? ` Confidence takes ${counted} decisions into account.` : "";
 		const choices = CHOICES.map((one) => verdict(one, () => this.say(one.decision)));
 		clear(
 			this.body,
-			el("p.quiet", `${accepted} accepted · ${rejected} rejected · ${skipped} skipped. ${this.agreement()}`),
+			el("p.quiet", `${accepted} accepted · ${rejected} rejected · ${skipped} skipped.${count} ${this.agreement()}`),
 			card ? this.card(card) : el("h1", { tabindex: "-1" }, "Nothing is left to review"),
 			card ? el("div.verdicts", { role: "group", "aria-label": "Your decision" }, choices) : null,
 			el(
