@@ -28,7 +28,7 @@ PATIENCE = 60.0  # seconds: machines may be busy
 
 
 class Firefox:
-    """A session with a Firefox that listens for commands of Marionette: `length:[0, number, command, parameters]`."""
+    """A session with a Firefox that listens for commands of Marionette: `length:[0, number, name, parameters]`."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((LOOPBACK, port), timeout=PATIENCE)
@@ -119,10 +119,8 @@ def test_a_question_is_answered_and_drawn(visit: tuple[Firefox, str]) -> None:
     assert browser.run("document.querySelectorAll('#drawing .edge.lit').length") == len(edges)
     size = browser.run("document.querySelector('#drawing text').getBBox().width")
     assert size > 10
-    assert browser.run("getComputedStyle(document.body).backgroundColor") in (
-        "rgb(246, 246, 242)",
-        "rgb(17, 21, 20)",
-    )
+    ground = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert ground in ("rgb(246, 246, 242)", "rgb(17, 21, 20)")  # light or dark
 
 
 def test_the_neighbourhood_grows_and_the_sheet_closes(visit: tuple[Firefox, str]) -> None:

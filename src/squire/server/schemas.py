@@ -45,8 +45,8 @@ def _name(label: str) -> str:
 INTEGER = BeforeValidator(_integer)  # placed after the bounds, or these would be missing from the document
 Label = Annotated[
     str,
-    AfterValidator(_name),
     Field(min_length=1, max_length=MAX_LABEL, json_schema_extra={"pattern": r"^[^\x00]*$"}),
+    AfterValidator(_name),
 ]
 Beam = Annotated[
     int, Field(ge=1, le=MAX_BEAM, description="Paths kept at each step; default: the recipe's."), INTEGER
