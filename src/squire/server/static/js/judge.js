@@ -216,7 +216,7 @@ function summaryCard(summary) {
 			),
 		),
 		el("p.quiet", "Score: the mean judgement times 100. Below each figure: its 95 % interval."),
-		el("p.small", el("code", summary.signature)),
+		el("p", el("code", summary.signature)),
 	);
 }
 
