@@ -75,8 +75,8 @@ def test_the_best_path_stays_where_it_is_when_others_are_shown(visit: Visit) -> 
     most = max(answers, key=lambda one: len(one["further"]))
     visit.open(f"#/ask?model=family&head=cleo&relation=grandparent&answer={most['entity']}")
     page, lit = visit.page, visit.page.locator("#drawing .edge.lit .line")
-    before = lit.evaluate_all("lines => lines.map((line) => line.getAttribute('d'))")
     expect(lit).to_have_count(len(most["evidence"]["edges"]))
+    before = lit.evaluate_all("lines => lines.map((line) => line.getAttribute('d'))")
     expect(page.locator("#drawing .edge")).to_have_count(len(most["evidence"]["edges"]))  # the best one first
     page.get_by_role("button", name=f"+ {len(most['further'])} more").click()
     every = sum(len(one["edges"]) for one in (most["evidence"], *most["further"]))

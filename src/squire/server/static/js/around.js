@@ -117,10 +117,11 @@ export class Around {
 
 	/** Questions about an entity that fit it. */
 	async askFurther(entity, signal) {
+		this.asked = entity;
 		const [from, to] = await Promise.all(
 			["head", "tail"].map((end) => api.relations(this.model, { [end]: entity, limit: 50 }, signal)),
 		);
-		if (signal.aborted) return;
+		if (signal.aborted || this.asked !== entity) return;
 		const chips = ({ matches }, words, goal) =>
 			matches
 				.filter((one) => one.fits)
