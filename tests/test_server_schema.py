@@ -57,7 +57,7 @@ def test_requests_of_all_kinds_get_what_the_document_says(
     headers = {"Authorization": service.headers["Authorization"]}
     # A parameter without a name is ignored, like any that nobody asks for. Without it, and with the token that is
     # added here, a request that was meant to be wrong may be right.
-    nameless = [negative_data_rejection] if "" in (case.query or {}) else []
+    nameless: list[Any] = [negative_data_rejection] if "" in (case.query or {}) else []
     case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=nameless)
 
 
