@@ -206,7 +206,7 @@ def test_click_an_entity_look_around_and_ask_onward(visit: Visit) -> None:
     visit.open(QUESTION)
     page.locator("#drawing").get_by_role("button", name="cleo 1: look around").click()
     sheet = page.get_by_role("dialog", name="cleo 1")
-    expect(sheet.get_by_role("heading", name="cleo 1")).to_be_focused()
+    expect(sheet.get_by_role("heading", name="cleo 1", exact=True)).to_be_focused()
     sheet.get_by_text("As a list").click()
     expect(sheet.locator(".kinds")).to_contain_text("ex:parent")
     sheet.locator(".kinds").get_by_role("button", name="cleo 2").first.click()

@@ -17,7 +17,9 @@ import numpy as np
 from squire.ranking.calibration import Bools, Floats
 
 MIN_DECISIONS = 50  # about predictions, some of them accepted and some rejected
-SLOPE_SPREAD, SHIFT_SPREAD = 0.5, 1.5  # standard deviations of the two before any decision is made
+# Standard deviations of the two before any decision is made. With wider ones, 50 decisions made a confidence worse
+# that was right already (docs/LOG.md).
+SLOPE_SPREAD, SHIFT_SPREAD = 0.2, 0.5
 LEAST_SLOPE = 0.1
 LEAST = 1e-6  # probabilities below, and as close to 1, count like this
 
