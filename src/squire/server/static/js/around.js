@@ -21,7 +21,7 @@ export class Around {
 		this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
 		this.canvas = el("div.canvas", { id: "neighbours", tabindex: "0", role: "group", "aria-label": "Neighbours" });
 		new ResizeObserver(() => this.canvas.clientWidth !== this.room && this.draw()).observe(this.canvas);
-		this.onward = el("section.onward", { "aria-live": "polite" });
+		this.onward = el("section.onward");
 	}
 
 	/** Opens, updates or closes the sheet to match the address. */
