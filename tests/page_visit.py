@@ -30,6 +30,42 @@ LOOPBACK = "127.0.0.1"
 PATIENCE = 30_000  # ms for something to appear: machines may be busy
 expect.set_options(timeout=PATIENCE)
 
+# What touches what in a drawing, as it is painted.
+FAULTS_IN = """(svg) => {
+  const box = (node) => { const {x, y, width, height} = node.getBBox(); return [x, y, x + width, y + height]; };
+  const meet = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+  const faults = [], say = (what) => faults.push(what);
+  const {width, height} = svg.viewBox.baseVal;
+  const labels = [...svg.querySelectorAll("text")].map((text) => ({text, at: box(text)}));
+  const nodes = [...svg.querySelectorAll(".node rect")].map(box);
+  for (const {text, at} of labels) {
+    if (parseFloat(getComputedStyle(text).fontSize) < 12) say(`small: ${text.textContent}`);
+    if (Math.min(at[0], at[1], width - at[2], height - at[3]) < 0) say(`outside: ${text.textContent}`);
+    if (!text.closest(".node") && nodes.some((node) => meet(node, at))) say(`on a box: ${text.textContent}`);
+  }
+  labels.forEach((one, i) => labels.slice(0, i).forEach((other) => {
+    const lines = one.text.parentNode === other.text.parentNode; // of one label: they may touch, not overlap
+    const at = lines ? [one.at[0], one.at[1] + 3, one.at[2], one.at[3] - 3] : one.at;
+    if (meet(at, other.at)) say(`labels meet: ${one.text.textContent}, ${other.text.textContent}`);
+  }));
+  nodes.forEach((one, i) => nodes.slice(0, i).forEach((other) => meet(one, other) && say("boxes meet")));
+  const lines = [...svg.querySelectorAll(".line")].map((line) => {
+    const length = line.getTotalLength();
+    return Array.from({length: Math.ceil(length / 2)}, (_, i) => line.getPointAtLength(2 * i));
+  });
+  lines.forEach((points, i) => {
+    for (const {x, y} of points) {
+      const on = labels.find(({at}) => x > at[0] && x < at[2] && y > at[1] && y < at[3]);
+      if (on) { say(`a line crosses ${on.text.textContent}`); break; }
+    }
+    for (const other of lines.slice(0, i))
+      if (points.slice(2, -2).some((p) => other.slice(2, -2).some((q) => Math.hypot(p.x - q.x, p.y - q.y) < 4)))
+        say("two lines meet");
+  });
+  if (svg.outerHTML.includes("NaN") || svg.outerHTML.includes("undefined")) say("not a number");
+  return faults;
+}"""
+
 
 def installed_browser() -> str | None:
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)

@@ -57,6 +57,20 @@ def test_planted_errors_come_first(planted: squire.Run) -> None:
     assert (found["against"][found["confidence"] < 0.5] != "").all()
 
 
+def test_those_of_one_entity_and_not_too_many(planted: squire.Run) -> None:
+    (head, relation, tail), *_ = right_and_wrong()[1]
+    found = planted.doubt(entity=head, progress=False)
+    assert found.to_frame().iloc[0][["head", "relation", "tail"]].tolist() == [head, relation, tail]
+    every = right_and_wrong()[0] + right_and_wrong()[1]
+    assert found.judged + found.left_out == sum(head in (first, last) for first, _, last in every)
+    some = planted.doubt(relations=["r2"], most=7, progress=False)
+    assert (some.judged, len(some)) == (7, 7)
+    with pytest.raises(UnknownName, match="nobody"):
+        planted.doubt(entity="nobody", progress=False)
+    with pytest.raises(SettingError, match="most=0"):
+        planted.doubt(most=0, progress=False)
+
+
 def test_facts_are_judged_without_being_changed(planted: squire.Run) -> None:
     reasoner = planted.reasoner
     facts, chosen = reasoner.run.facts, np.arange(0, 50, 2)

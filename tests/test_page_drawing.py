@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from page_visit import Visit, asked
+from page_visit import FAULTS_IN, Visit, asked
 from playwright.sync_api import expect
 
 ENTITIES = [f"{name}{end}" for name in ("ada", "ben", "cleo", "dan", "eve", "finn") for end in ("", " 1", " 2")]
@@ -15,52 +15,22 @@ LONG = "the quick brown fox jumps over the lazy dog and the cat that sat upon th
 RIGHT_TO_LEFT, OVERRIDE = "جمهورية مصر العربية", "abc\u202edcba\u2066x"
 
 # Draws the paths of each answer at some widths and says what touches what.
-FAULTS = """async (lists) => {
-  const {sceneOf} = await import("/static/js/scene.js");
-  const {drawSvg} = await import("/static/js/draw.js");
+FAULTS = f"""async (lists) => {{
+  const {{sceneOf}} = await import("/static/js/scene.js");
+  const {{drawSvg}} = await import("/static/js/draw.js");
+  const faultsIn = {FAULTS_IN};
   const stage = document.body.appendChild(document.createElement("div"));
-  const box = (node) => { const {x, y, width, height} = node.getBBox(); return [x, y, x + width, y + height]; };
-  const meet = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
   const faults = [];
   let texts = 0;
-  for (const [name, paths] of lists) for (const room of [1200, 760, 320]) for (const all of [false, true]) {
-    const scene = sceneOf(paths, room, {all, caption: name});
-    const svg = drawSvg(scene);
+  for (const [name, paths] of lists) for (const room of [1200, 760, 320]) for (const all of [false, true]) {{
+    const svg = drawSvg(sceneOf(paths, room, {{all, caption: name}}));
     stage.replaceChildren(svg);
-    const labels = [...svg.querySelectorAll("text")].map((text) => ({text, at: box(text)}));
-    const nodes = [...svg.querySelectorAll(".node rect")].map(box);
-    texts += labels.length;
-    const say = (what) => faults.push(`${name} at ${room}: ${what}`);
-    for (const {text, at} of labels) {
-      if (parseFloat(getComputedStyle(text).fontSize) < 12) say(`small: ${text.textContent}`);
-      const room = Math.min(at[0], at[1], scene.width - at[2], scene.height - at[3]);
-      if (room < 0) say(`outside: ${text.textContent}`);
-      if (!text.closest(".node") && nodes.some((node) => meet(node, at))) say(`on a box: ${text.textContent}`);
-    }
-    labels.forEach((one, i) => labels.slice(0, i).forEach((other) => {
-      const lines = one.text.parentNode === other.text.parentNode; // of one label: they may touch, not overlap
-      const at = lines ? [one.at[0], one.at[1] + 3, one.at[2], one.at[3] - 3] : one.at;
-      if (meet(at, other.at)) say(`labels meet: ${one.text.textContent}, ${other.text.textContent}`);
-    }));
-    nodes.forEach((one, i) => nodes.slice(0, i).forEach((other) => meet(one, other) && say("boxes meet")));
-    const lines = [...svg.querySelectorAll(".line")].map((line) => {
-      const length = line.getTotalLength();
-      return Array.from({length: Math.ceil(length / 2)}, (_, i) => line.getPointAtLength(2 * i));
-    });
-    lines.forEach((points, i) => {
-      for (const {x, y} of points) {
-        const on = labels.find(({at}) => x > at[0] && x < at[2] && y > at[1] && y < at[3]);
-        if (on) { say(`a line crosses ${on.text.textContent}`); break; }
-      }
-      for (const other of lines.slice(0, i))
-        if (points.slice(2, -2).some((p) => other.slice(2, -2).some((q) => Math.hypot(p.x - q.x, p.y - q.y) < 4)))
-          say("two lines meet");
-    });
-    if (svg.outerHTML.includes("NaN") || svg.outerHTML.includes("undefined")) say("not a number");
-  }
+    texts += svg.querySelectorAll("text").length;
+    faults.push(...faultsIn(svg).map((what) => `${{name}} at ${{room}}: ${{what}}`));
+  }}
   stage.remove();
   return [faults, texts];
-}"""
+}}"""
 
 
 def path(*stops: str) -> dict[str, Any]:
@@ -105,8 +75,8 @@ def test_the_best_path_stays_where_it_is_when_others_are_shown(visit: Visit) -> 
     most = max(answers, key=lambda one: len(one["further"]))
     visit.open(f"#/ask?model=family&head=cleo&relation=grandparent&answer={most['entity']}")
     page, lit = visit.page, visit.page.locator("#drawing .edge.lit .line")
-    before = lit.evaluate_all("lines => lines.map((line) => line.getAttribute('d'))")
     expect(lit).to_have_count(len(most["evidence"]["edges"]))
+    before = lit.evaluate_all("lines => lines.map((line) => line.getAttribute('d'))")
     expect(page.locator("#drawing .edge")).to_have_count(len(most["evidence"]["edges"]))  # the best one first
     page.get_by_role("button", name=f"+ {len(most['further'])} more").click()
     every = sum(len(one["edges"]) for one in (most["evidence"], *most["further"]))

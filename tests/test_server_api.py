@@ -106,6 +106,8 @@ def test_unknown_names_come_with_the_nearest(api: httpx.Client) -> None:
         ({**QUESTION, "hops": 3}, "hops: extra inputs are not permitted"),
         ({**QUESTION, "head": "a" * 3000}, "head: string should have at most 2000 characters"),
         ({**QUESTION, "head": "\ud800"}, "head: "),
+        ({**QUESTION, "head": "a\0b"}, "head: a name cannot contain a NUL character"),
+        ({**QUESTION, "facts": [{**QUESTION, "tail": "\0"}]}, "a name cannot contain a NUL character"),
         ([], "the request: "),
     ],
 )
@@ -183,6 +185,14 @@ def test_a_neighbourhood(api: httpx.Client) -> None:
     assert found["entity"] == HOSTILE
     assert len(found["edges"]) == 2
     assert found["left_out"] == found["degree"] - 2
+
+
+def test_a_nul_character_is_refused_wherever_a_name_is_taken(api: httpx.Client) -> None:
+    fact = {**QUESTION, "tail": "a\0b"}
+    for path, body in (("check", fact), ("why", fact), ("review", {**fact, "decision": "accept"})):
+        assert "NUL" in error_of(api.post(f"{HERE}/{path}", json=body), 422)["message"]
+    for path in ("neighbourhood?entity=a%00b", "doubt?entity=%00", "relations?head=%00"):
+        assert "NUL" in error_of(api.get(f"{HERE}/{path}"), 422)["message"]
 
 
 def test_attention_is_that_of_the_study(api: httpx.Client) -> None:

@@ -10,6 +10,7 @@ from service_cases import QUESTION, cli_json, client, error_of, family_model
 from small_run import fused_run
 from typer.testing import CliRunner
 
+import squire
 from squire.cli import app
 from squire.server.models import Model
 
@@ -47,9 +48,20 @@ def test_a_check_is_that_of_the_command_and_agrees_with_the_list() -> None:
         assert error_of(unknown, 404)["nearest"][0] == "cleo"
 
 
+def test_doubtful_facts_of_an_entity_are_those_of_the_run() -> None:
+    with client(Model.load("fused", fused_run())) as ask:
+        found = ask.get("/api/models/fused/doubt", params={"entity": "Cleo", "limit": 2}).json()
+        unknown = ask.get("/api/models/fused/doubt?entity=cleopatra")
+    expected = squire.Run(fused_run()).doubt(entity="cleo", k=2, progress=False)
+    assert found["facts"] == expected.table.to_pylist()
+    assert (found["judged"], found["left_out"]) == (expected.judged, expected.left_out)
+    assert error_of(unknown, 404)["nearest"][0] == "cleo"
+
+
 def test_a_model_without_a_fusion_says_so() -> None:
     with client(family_model(), Model.load("fused", fused_run())) as ask:
         assert [model["fused"] for model in ask.get("/api/models").json()] == [False, True]
         for path, more in (("answer", {"ranking": "fused"}), ("check", {"tail": "ada"})):
             refused = ask.post(f"/api/models/family/{path}", json={**QUESTION, **more})
             assert "no fusion here" in error_of(refused, 422)["message"]
+        assert "no fusion here" in error_of(ask.get("/api/models/family/doubt?entity=ada"), 422)["message"]

@@ -21,10 +21,10 @@ def hub() -> Graph:
 def test_no_relation_hides_the_others() -> None:
     graph = hub()
     found = neighbourhood(graph, graph.labels.entity_id("hub"), 5)
-    assert [(edge["relation"], edge["outgoing"]) for edge in found["edges"]] == [
-        ("often", True), ("rare", True), ("self", True), ("to", False), ("often", True),
+    assert [(edge["relation"], edge["way"]) for edge in found["edges"]] == [
+        ("often", "out"), ("rare", "out"), ("self", "out"), ("to", "in"), ("often", "out"),
     ]  # fmt: skip
-    assert found["edges"][3] == {"head": "n2", "relation": "to", "tail": "hub", "outgoing": False}
+    assert found["edges"][3] == {"head": "n2", "relation": "to", "tail": "hub", "way": "in"}
     assert (found["entity"], found["left_out"]) == ("hub", 12 - 5)
 
 
@@ -42,6 +42,37 @@ def test_facts_of_all_splits_are_shown() -> None:
     assert [(edge["head"], edge["relation"], edge["tail"]) for edge in found["edges"]] == [
         ("a", "r", "b"), ("a", "s", "c"), ("c", "r", "a"),
     ]  # fmt: skip
+
+
+facts_of_four = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))
+
+
+@given(st.sets(facts_of_four, min_size=1, max_size=30), st.integers(1, 4))
+def test_both_directions_are_one_edge_and_pages_of_a_group_are_all_of_it(
+    facts: set[tuple[int, int, int]], limit: int
+) -> None:
+    graph = make_graph({"train": [("e0", "all", "e1"), *((f"e{h}", f"r{r}", f"e{t}") for h, r, t in facts)]})
+    own = "e0"
+    expected: dict[tuple[str, str], set[str]] = {("all", "out"): {"e1"}}
+    for h, r, t in facts:
+        if 0 in (h, t):
+            way = "both" if h != t and (t, r, h) in facts else "out" if h == 0 else "in"
+            expected.setdefault((f"r{r}", way), set()).add(f"e{t if h == 0 else h}")
+    entity = graph.labels.entity_id(own)
+    whole = neighbourhood(graph, entity, 99)
+    assert {(one["relation"], one["way"]): one["count"] for one in whole["groups"]} == {
+        group: len(others) for group, others in expected.items()
+    }
+    for (relation, way), others in expected.items():
+        found: list[str] = []
+        while True:
+            page = neighbourhood(graph, entity, limit, len(found), relation, way)  # type: ignore[arg-type]
+            assert page["groups"] == whole["groups"]
+            assert {(one["relation"], one["way"]) for one in page["edges"]} <= {(relation, way)}
+            if not page["edges"]:
+                break
+            found += (one["tail"] if one["head"] == own else one["head"] for one in page["edges"])
+        assert sorted(found) == sorted(others)
 
 
 def countries() -> Graph:

@@ -11,6 +11,7 @@ import pytest
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, settings
+from schemathesis.specs.openapi.checks import negative_data_rejection
 from service_cases import TOKEN, client
 from small_run import fused_run
 from typer.testing import CliRunner
@@ -54,7 +55,10 @@ def test_requests_of_all_kinds_get_what_the_document_says(
     if "model" in case.path_parameters:
         case.path_parameters["model"] = "family"  # any other is 404, whatever else is asked
     headers = {"Authorization": service.headers["Authorization"]}
-    case.call_and_validate(base_url=str(service.base_url), headers=headers)
+    # A parameter without a name is ignored, like any that nobody asks for. Without it, and with the token that is
+    # added here, a request that was meant to be wrong may be right.
+    nameless: list[Any] = [negative_data_rejection] if "" in (case.query or {}) else []
+    case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=nameless)
 
 
 def test_the_document_names_the_token_and_every_refusal() -> None:

@@ -387,6 +387,8 @@ class Run:
         output: str | Path | None = None,
         *,
         relations: Sequence[str] | None = None,
+        entity: str | None = None,
+        most: int | None = None,
         k: int = 1000,
         seed: int = 0,
         force: bool = False,
@@ -395,7 +397,8 @@ class Run:
         """The k least likely facts of the graph, each judged as if it were not there. Needs a fusion.
 
         output: a .tsv or .parquet file to write, which may be compressed. force: replace it if it exists.
-        relations: judge facts of these only. seed: of the parts that are left out together.
+        relations: judge facts of these only. entity: judge facts of this one only. most: judge so many, drawn by
+        the seed. seed: of the parts that are left out together, too.
 
         >>> squire.Run("runs/world").doubt("suspects.tsv", relations=["currency"], k=20)
         """
@@ -405,7 +408,9 @@ class Run:
             _refuse_existing(Path(output), force)
             check_output(Path(output))
         with progress_bar("judging facts", progress) as bar:
-            found = doubt_facts(self.reasoner, k=k, relations=relations, seed=seed, progress=bar.stage)
+            found = doubt_facts(
+                self.reasoner, k=k, relations=relations, entity=entity, most=most, seed=seed, progress=bar.stage
+            )
         if output is not None:
             found.save(output)
         return found

@@ -279,6 +279,7 @@ def doubt(
     relations: Annotated[
         list[str] | None, typer.Option("--relation", help="Judge facts of this relation only. Repeatable.")
     ] = None,
+    entity: Annotated[str | None, typer.Option(help="Judge facts of this entity only.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the parts that are left out together.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
@@ -286,7 +287,7 @@ def doubt(
 
     Each fact is judged as if it were not there. Ctrl-C writes nothing.
     """
-    found = squire.Run(run).doubt(output, relations=relations, k=k, seed=seed, force=force)
+    found = squire.Run(run).doubt(output, relations=relations, entity=entity, k=k, seed=seed, force=force)
     out.print(Text(repr(found)), soft_wrap=True)
     say(f"wrote {output}")
 

@@ -89,12 +89,19 @@ def doubt_facts(
     *,
     k: int = 1000,
     relations: Sequence[str] | None = None,
+    entity: str | None = None,
+    most: int | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> DoubtfulFacts:
-    """The k least likely facts, of some relations or of all."""
+    """The k least likely facts, of some relations or of all, of one entity or of all.
+
+    most: judge so many of them, drawn by the seed.
+    """
     if k < 1:
         raise SettingError(f"k={k}: expected 1 or more.")
+    if most is not None and most < 1:
+        raise SettingError(f"most={most}: expected 1 or more.")
     if seed < 0:
         raise SettingError(f"seed={seed}: expected 0 or more.")
     if isinstance(relations, str):
@@ -103,18 +110,23 @@ def doubt_facts(
     wanted = np.ones(len(facts.triples), bool)
     if relations:
         wanted = np.isin(facts.triples[:, 1], [reasoner.labels.relation_id(label) for label in relations])
+    if entity is not None:
+        wanted &= (facts.triples[:, [0, 2]] == reasoner.labels.entity_id(entity)).any(axis=1)
     chosen = np.flatnonzero(wanted & can_be_hidden(facts, unlinked=False))
+    left_out = int(wanted.sum()) - len(chosen)
+    if most is not None and len(chosen) > most:
+        chosen = np.sort(np.random.default_rng(seed).choice(chosen, most, replace=False))
     log_odds = judge_facts(reasoner, chosen, seed=seed, progress=progress)
     confidence = fusion.confidence.of_missing(log_odds, facts.triples[chosen, 1])
     order = np.lexsort((log_odds, confidence))[:k]
-    most = facts.triples[chosen[order]]
+    doubtful = facts.triples[chosen[order]]
     against = [
         sentences or ("Little in the graph speaks for it." if likely < LIKELY else "")
-        for sentences, likely in zip(_objections(reasoner, most), confidence[order].tolist(), strict=True)
+        for sentences, likely in zip(_objections(reasoner, doubtful), confidence[order].tolist(), strict=True)
     ]
-    columns = [*reasoner.labels.columns(most), pa.array(confidence[order]), pa.array(against, pa.string())]
+    columns = [*reasoner.labels.columns(doubtful), pa.array(confidence[order]), pa.array(against, pa.string())]
     names = ["head", "relation", "tail", "confidence", "against"]
-    return DoubtfulFacts(pa.table(columns, names), len(chosen), int(wanted.sum()) - len(chosen))
+    return DoubtfulFacts(pa.table(columns, names), len(chosen), left_out)
 
 
 def judge_facts(

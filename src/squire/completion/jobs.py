@@ -162,6 +162,7 @@ class Predictor:
             "min_score": self.min_score,
             "ranking": "paths" if self.ranking == "paths" or not self.reasoner.fusion else "fused",
             "min_confidence": self.min_confidence,
+            **({"decisions": self.reasoner.decisions} if self.reasoner.decisions else {}),
             "grounded": decoding.constraint is not None,
             "beam": decoding.beam,
             "aggregate": decoding.aggregate,

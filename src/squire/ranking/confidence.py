@@ -42,6 +42,7 @@ from squire.ranking._context import RelationIndex
 from squire.ranking.context import describe_pairs, pair_features
 from squire.ranking.features import CONTEXT, CandidateLists, Feature, Features, Floats
 from squire.ranking.networks import Bools, Networks
+from squire.ranking.recalibration import Recalibration
 
 DEFAULT_MISSING = 0.1  # share of true facts that a graph is assumed to lack, unless its splits are smaller
 MOST_MISSING = 0.9
@@ -184,6 +185,7 @@ class Confidence:
     knots: Floats  # (2, knot): log odds by the networks, rising, and what they should be
     shares: Shares
     share_missing: float  # of all true facts: an assumption
+    recalibration: Recalibration | None = None  # by people's decisions, if there are enough; not kept in files
 
     def log_odds(
         self, lists: CandidateLists, scores: Floats, index: RelationIndex, rows: Offsets | None = None
@@ -197,7 +199,8 @@ class Confidence:
     def of_missing(self, log_odds: Floats, relation: Ids) -> Floats:
         """Probability that facts are true which the graph, with all its splits, does not have (3).  (fact)"""
         share = self.shares.missing(self.share_missing)[relation % len(self.shares.facts)]
-        return np.asarray(np.minimum(np.exp(log_odds) * share / (1 - share), MOST_LIKELY))
+        likely = np.asarray(np.minimum(np.exp(log_odds) * share / (1 - share), MOST_LIKELY))
+        return self.recalibration(likely) if self.recalibration else likely
 
     def of_held_out(self, log_odds: Floats, relation: Ids, splits: Sequence[str]) -> Floats:
         """Probability that facts which train does not have are in these splits (2).  (fact)"""

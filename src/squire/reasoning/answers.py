@@ -203,6 +203,7 @@ class Origin:
     constraint: str  # edges that paths may use: "graph" if grounded, empty for all
     version: str
     ranking: str = "paths"  # or "fused"
+    decisions: int = 0  # of people about predictions, which confidence takes into account
 
 
 @dataclass(frozen=True, repr=False)

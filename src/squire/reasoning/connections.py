@@ -278,9 +278,4 @@ def _judged(reasoner: Reasoner, a: int, b: int, edge_types: Sequence[int]) -> li
     """The confidence of (head, relation, tail), always asked for the tail, as `check` does."""
     n = reasoner.graph.num_relations
     asked = [(b, inverse(e, n), a) if is_inverse(e, n) else (a, e, b) for e in edge_types]
-    triples: Ids = np.array(asked, np.int32)
-    found: list[float] = []
-    for judged in reasoner.fused.rank(triples[:, :2], threads=1, wanted=np.ascontiguousarray(triples[:, 2])):
-        wanted = triples[len(found) : len(found) + len(judged.lists), 2]
-        found += judged.confidence[judged.lists.candidates == wanted[judged.lists.query]].tolist()
-    return found
+    return reasoner.confidences(np.array(asked, np.int32))

@@ -27,6 +27,7 @@ from squire.graph.changes import Action, Changes, check_facts, load_changes
 from squire.model.recipe import has_model, load_settings
 from squire.ranking.fusion import FusedRanking, Fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, refreshed_file
+from squire.ranking.recalibration import Recalibration
 from squire.reasoning.answers import (
     FACTS,
     FURTHER,
@@ -39,6 +40,7 @@ from squire.reasoning.answers import (
     Source,
     basis_of,
 )
+from squire.reasoning.decisions import recalibrated
 from squire.reasoning.restrictions import Restriction
 from squire.reasoning.sentences import claim
 from squire.rules.anyburl import readable
@@ -101,7 +103,8 @@ class Reasoner:
         fusion = load_fusion(folder, base, run, run.facts)
         # The rules of all of train: those that a model was trained with may have seen less.
         rules = fusion.features.rules
-        return cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of, changes)
+        found = cls(replace(run, rules=rules.take(rules.is_closed)), fusion, made_of, changes)
+        return found if hide_held_out else recalibrated(found)
 
     @property
     def has_model(self) -> bool:
@@ -130,6 +133,11 @@ class Reasoner:
         """A fused reasoner that does not know these facts, and whose rules do not count them.  facts: (fact, 3)"""
         run = replace(self.run, facts=self.run.facts.without(self.graph.adjacency(facts)))
         return Reasoner(run, self.fused.on(run), changes=self.changes)
+
+    def with_recalibration(self, found: Recalibration | None) -> Reasoner:
+        """The same fused reasoner, whose confidence takes people's decisions into account, or none."""
+        confidence = replace(self.fused.confidence, recalibration=found)
+        return Reasoner(self.run, replace(self.fused, confidence=confidence), self.fingerprints, self.changes)
 
     def changed(self, changes: Changes) -> Reasoner:
         """The same run with other changes of its graph, all of them counted from the training on."""
@@ -285,8 +293,14 @@ class Reasoner:
             str(self.run.folder), self.step, self.graph.name,
             decoding.beam, decoding.hops, decoding.aggregate, decoding.prune, decoding.known_share,
             decoding.edge_ends, constraint, __version__,
-            "fused" if self._fusion(ranking) else "paths",
+            "fused" if self._fusion(ranking) else "paths", self.decisions if self._fusion(ranking) else 0,
         )  # fmt: skip
+
+    @property
+    def decisions(self) -> int:
+        """The number of people's decisions that confidence takes into account."""
+        found = self.fusion.confidence.recalibration if self.fusion else None
+        return found.decisions if found else 0
 
     def _answers(
         self, query: Query, origin: Origin, facts: tuple[Answer, ...], candidates: Sequence[Answer]
@@ -357,6 +371,14 @@ class Reasoner:
         if restriction and restriction.listed is not None and len(restriction.listed) <= MOST_LISTED:
             return (fusion.rank_with(query, restriction.listed) for query in queries)
         return fusion.rank(queries, threads=1)
+
+    def confidences(self, triples: Ids) -> list[float]:
+        """How likely facts are that the graph does not have, asked for the tail, as `check` does.  (fact, 3)"""
+        found: list[float] = []
+        for judged in self.fused.rank(triples[:, :2], threads=1, wanted=np.ascontiguousarray(triples[:, 2])):
+            wanted = triples[len(found) : len(found) + len(judged.lists), 2]
+            found += judged.confidence[judged.lists.candidates == wanted[judged.lists.query]].tolist()
+        return found
 
     def judge(self, query: Query, wanted: int, decoding: DecodingOptions) -> tuple[FusedRanking, Answer]:
         """The ranking of a question's candidates, and one answer to it, which the graph must not have."""

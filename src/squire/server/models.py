@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +47,12 @@ from squire.studies import Decision as Decision
 
 NEAREST = 3  # labels suggested instead of an unknown one
 EXAMPLES = 6  # questions on a model card
+REFIT = 10  # decisions after which confidence is fitted to them again
+DOUBTS = 200  # facts of an entity that are judged
 
 Query = tuple[int, int]  # entity, edge type
+Way = Literal["out", "in", "both"]
+WAYS: tuple[Way, ...] = get_args(Way)
 Rows = Sequence[tuple[str, str, str]]  # facts as labels
 
 _annotation_lock = threading.Lock()  # judgements are written one at a time: every request opens the files anew
@@ -144,10 +148,15 @@ class Model:
         query = supposed._reasoner.query(asked.head, asked.relation, asked.tail)
         return supposed.answer_all([query], asked.options())[0]
 
-    def change(self, action: str, facts: Rows) -> tuple[Change, Model]:
-        """Adds facts to the graph or removes them, on disk, and gives the model that knows it."""
+    @property
+    def _run(self) -> Run:
         run = Run(self._folder)
         run.reasoner = self._reasoner
+        return run
+
+    def change(self, action: str, facts: Rows) -> tuple[Change, Model]:
+        """Adds facts to the graph or removes them, on disk, and gives the model that knows it."""
+        run = self._run
         change = run.add(facts) if action == "add" else run.remove(facts)
         return change, Model(self.name, run.reasoner)
 
@@ -199,8 +208,15 @@ class Model:
             for i, _ in found[:limit]
         ]
 
-    def neighbourhood(self, entity: str, limit: int) -> dict[str, Any]:
-        return neighbourhood(self.graph, self.entity_id(entity), limit)
+    def neighbourhood(self, entity: str, *which: Any) -> dict[str, Any]:
+        return neighbourhood(self.graph, self.entity_id(entity), *which)
+
+    def doubt(self, entity: str, k: int) -> bytes:
+        """The least likely facts of an entity, of which at most DOUBTS are judged."""
+        label = self._labels.entities[self.entity_id(entity)]
+        found = self._run.doubt(entity=label, most=DOUBTS, k=k, progress=False)
+        facts = found.table.to_pylist()
+        return as_json({"facts": facts, "judged": found.judged, "left_out": found.left_out})
 
     # ------------------------------------------------------------------------------------------ the model card
 
@@ -240,7 +256,11 @@ class Model:
         if fusion is None:
             return "Scores are not probabilities."
         share = f"{fusion.info.missing:.0%}"
-        return f"Confidence is the probability that a fact is true, if the graph lacks {share} of all true facts."
+        said = f"Confidence is the probability that a fact is true, if the graph lacks {share} of all true facts"
+        counted = self._reasoner.decisions
+        return (
+            f"{said}; it takes {counted} decisions about its predictions into account." if counted else f"{said}."
+        )
 
     def _quality(self) -> list[dict[str, Any]]:
         """The results of `squire evaluate` for what is served; those of another model or fusion are left out."""
@@ -291,6 +311,8 @@ class Model:
         """Records a decision; it is on disk when this returns."""
         with _annotation_lock:
             self._review.decide(head, relation, tail, decision)
+            if len(self._review.decisions()) % REFIT == 0:
+                self._reasoner = self._review.recalibrated()
             return self._review.progress()
 
     def _annotations(self, annotator: str) -> Annotations:
@@ -319,20 +341,42 @@ def _progress(study: Annotations) -> dict[str, Any]:
     }
 
 
-def neighbourhood(graph: Graph, entity: int, limit: int) -> dict[str, Any]:
-    """Facts of an entity, taking turns over its relations so that a frequent one does not hide the others."""
+def neighbourhood(
+    graph: Graph, entity: int, limit: int, start: int = 0, relation: str | None = None, way: Way | None = None
+) -> dict[str, Any]:
+    """Edges of an entity, taking turns over its relations so that a frequent one does not hide the others.
+
+    A relation that is a fact in both directions is one edge. `relation` and `way`: only those edges. Groups are of
+    all edges, largest first.
+    """
     labels, n = graph.labels, graph.num_relations
-    relations, others = graph.facts.edges(entity)
-    # A fact that links an entity to itself is two edges; the inverse one is left out.
-    distinct = np.flatnonzero((others != entity) | (relations < n))
-    kind = relations[distinct]  # sorted
-    turn = np.arange(len(kind)) - np.searchsorted(kind, kind)
-    chosen = distinct[np.lexsort((kind, turn))[:limit]]
+    types, others = graph.facts.edges(entity)
+    is_out, pair = types < n, types % n * np.int64(graph.num_entities) + others  # (edge) each
+    is_twice = np.isin(pair, pair[is_out]) & np.isin(pair, pair[~is_out])
+    is_both = is_twice & (others != entity)  # a fact that links an entity to itself is two edges, but one way
+    kind = np.where(is_both, 2, ~is_out) * n + types % n  # out, in, both
+    distinct = np.flatnonzero(is_out | ~is_twice)
+    kinds, counts = np.unique(kind[distinct], return_counts=True)
+    if relation is not None:
+        distinct = distinct[kind[distinct] % n == labels.relation_id(relation)]
+    if way is not None:
+        distinct = distinct[kind[distinct] // n == WAYS.index(way)]
+    distinct = distinct[np.argsort(kind[distinct], kind="stable")]
+    sorted_kind = kind[distinct]
+    turn = np.arange(len(distinct)) - np.searchsorted(sorted_kind, sorted_kind)
+    chosen = distinct[np.lexsort((sorted_kind, turn))[start : start + limit]]
     own, edges = labels.entity(entity), []
-    for relation, other in zip(relations[chosen].tolist(), others[chosen].tolist(), strict=True):
-        outgoing, end = relation < n, labels.entity(other)
-        head, tail = (own, end) if outgoing else (end, own)
-        label = labels.relation(relation)
-        edges.append({"head": head, "relation": label, "tail": tail, "outgoing": outgoing})
-    left_out = len(distinct) - len(chosen)
-    return {"entity": own, "degree": len(relations), "edges": edges, "left_out": left_out}
+    for one in chosen.tolist():
+        end, of = labels.entity(int(others[one])), int(kind[one])
+        head, tail = (end, own) if WAYS[of // n] == "in" else (own, end)
+        edges.append({"head": head, "relation": labels.relation(of % n), "tail": tail, "way": WAYS[of // n]})
+    return {
+        "entity": own,
+        "degree": len(types),
+        "edges": edges,
+        "left_out": len(distinct) - len(chosen),
+        "groups": [
+            {"relation": labels.relation(of % n), "way": WAYS[of // n], "count": -int(count)}
+            for count, of in sorted(zip(-counts, kinds, strict=True))
+        ],
+    }

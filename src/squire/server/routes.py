@@ -17,7 +17,7 @@ from squire.errors import UnknownName
 from squire.server import models as served
 from squire.server import schemas
 from squire.server.batching import Batcher, Done
-from squire.server.models import Answers, Connections, FactCheck, Model, Options, Reasons, __version__
+from squire.server.models import Answers, Connections, FactCheck, Model, Options, Reasons, Way, __version__
 from squire.server.problems import Problem, as_json
 from squire.server.schemas import MAX_EDGES, MAX_LABEL, MAX_MATCHES, Annotator, Label
 
@@ -168,9 +168,25 @@ def neighbourhood(
     model: ModelDep,
     entity: Annotated[Label, Query(examples=["Costa Rica"])],
     limit: Annotated[int, Query(ge=1, le=MAX_EDGES)] = 40,
+    start: Annotated[int, Query(ge=0, le=2**31, description="Edges to leave out at the beginning.")] = 0,
+    relation: Annotated[Label | None, Query(description="Only edges of this relation.")] = None,
+    way: Annotated[Way | None, Query(description="Only edges from the entity, to it, or both ways.")] = None,
 ) -> Any:
-    """Facts about an entity, taking turns over its relations."""
-    return model.neighbourhood(entity, limit)
+    """Edges of an entity, taking turns over its relations, and how many there are of each."""
+    return model.neighbourhood(entity, limit, start, relation, way)
+
+
+@model_api.get("/doubt", tags=["questions"], response_model=schemas.Doubts, responses=_errors(429))
+async def doubt(
+    request: Request,
+    service: ServiceDep,
+    model: ModelDep,
+    entity: Annotated[Label, Query(examples=["Costa Rica"])],
+    limit: Matches = 5,
+) -> Response:
+    """The least likely facts of an entity, each judged as if it were not there: `squire doubt`."""
+    await run_in_threadpool(model.entity_id, entity)
+    return await service.decode(request, lambda: model.doubt(entity, limit))
 
 
 @model_api.post("/answer", tags=["questions"], response_model=Answers, responses=decoding)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squire.errors import SettingError
-from squire.server.models import SCORES, Aggregate, Decision, Evidence, Options, RankedBy
+from squire.server.models import SCORES, Aggregate, Decision, Evidence, Options, RankedBy, Way
 from squire.studies import ANNOTATOR, check_annotator
 
 # Limits of one request; also in docs/service.md.
@@ -36,8 +36,18 @@ def _annotator(name: str) -> str:
         raise ValueError(str(error).partition(": ")[2].rstrip(".")) from None
 
 
+def _name(label: str) -> str:
+    if "\0" in label:
+        raise ValueError("a name cannot contain a NUL character")
+    return label
+
+
 INTEGER = BeforeValidator(_integer)  # placed after the bounds, or these would be missing from the document
-Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+Label = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_LABEL, json_schema_extra={"pattern": r"^[^\x00]*$"}),
+    AfterValidator(_name),
+]
 Beam = Annotated[
     int, Field(ge=1, le=MAX_BEAM, description="Paths kept at each step; default: the recipe's."), INTEGER
 ]
@@ -240,7 +250,13 @@ class Triple(BaseModel):
 
 
 class NeighbourEdge(Triple):
-    outgoing: bool
+    way: Way = Field(description="From the entity, to it, or both: then the fact is there in both directions.")
+
+
+class NeighbourGroup(BaseModel):
+    relation: str
+    way: Way
+    count: int
 
 
 class Neighbourhood(BaseModel):
@@ -248,6 +264,20 @@ class Neighbourhood(BaseModel):
     degree: int
     edges: list[NeighbourEdge]
     left_out: int
+    groups: list[NeighbourGroup] = Field(
+        description="How many edges there are of each relation and direction; the largest group first."
+    )
+
+
+class Doubt(Triple):
+    confidence: float = Field(description="How likely the fact would be if the graph did not have it.")
+    against: str
+
+
+class Doubts(BaseModel):
+    facts: list[Doubt]
+    judged: int
+    left_out: int = Field(description="Facts that cannot be judged: nothing else is known about one end.")
 
 
 class AttentionMaps(BaseModel):
@@ -283,6 +313,7 @@ class ReviewProgress(BaseModel):
     accepted: int
     rejected: int
     skipped: int
+    counted: int = Field(description="Decisions that confidence takes into account; 0 while there are too few.")
 
 
 class ReviewCard(Triple):

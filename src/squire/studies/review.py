@@ -1,7 +1,8 @@
 """Review: predicted and doubtful facts as cards, which a person accepts, rejects or skips.
 
 Decisions are kept in the run folder; the last one about a fact counts. Two files follow from them: accepted facts
-that the graph lacks (`squire add`) and rejected ones that it has (`squire remove`).
+that the graph lacks (`squire add`) and rejected ones that it has (`squire remove`). When enough predictions are
+decided, they correct the confidence of all (`reasoning.decisions`).
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from squire.completion.questions import HeadQuestions
 from squire.core.files import create_bytes
 from squire.core.run_files import REVIEW
 from squire.errors import DataError, UnknownName
+from squire.reasoning.decisions import DECISIONS, Fact, last_decisions, recalibrated
 from squire.studies.journal import Journal
 
 if TYPE_CHECKING:
     from squire.reasoning.reasoner import Reasoner
 
 Decision = Literal["accept", "reject", "skip", "undo"]
-Fact = tuple[str, str, str]
 LEAST = 0.3  # confidence of a prediction that is worth a look
 BLOCK, BLOCKS = 24, 8  # questions about one relation that are asked together, and how often before giving up
 STRIDES = (7919, 7907, 1)  # from block to block, so that relations take turns
@@ -57,7 +58,7 @@ class Review:
 
     def __init__(self, reasoner: Reasoner) -> None:
         self._reasoner, self.folder = reasoner, reasoner.run.folder / REVIEW
-        self._file = self.folder / "decisions.jsonl"
+        self._file = self.folder / DECISIONS
         self._questions: HeadQuestions | None = None
 
     # --------------------------------------------------------------------------------------------- cards
@@ -105,23 +106,29 @@ class Review:
 
     def decisions(self) -> dict[Fact, Decision]:
         """What was decided last about each fact, with whole labels."""
-        entries = self._journal().entries if self._file.exists() else []
-        last: dict[Fact, Decision] = {tuple(entry["fact"]): entry["decision"] for entry in entries}
-        return {fact: decision for fact, decision in last.items() if decision != "undo"}
+        return {fact: entry["decision"] for fact, entry in last_decisions(self._reasoner.run.folder).items()}
 
     def decide(self, head: str, relation: str, tail: str, decision: Decision) -> None:
         """Records a decision; it is on disk when this returns, and so are the facts to add and to remove."""
         fact = self._whole(head, relation, tail)
-        self._journal().append({"fact": fact, "decision": decision})
+        before = last_decisions(self._reasoner.run.folder).get(fact, {})
+        predicted = before.get("predicted", not self._is_known(fact))  # it may have been added since
+        self._journal().append({"fact": fact, "decision": decision, "predicted": predicted})
         decided = self.decisions()
         chosen = {want: [one for one in decided if decided[one] == want] for want in ("accept", "reject")}
         _write(self.folder / "accepted.csv", [one for one in chosen["accept"] if not self._is_known(one)])
         _write(self.folder / "rejected.csv", [one for one in chosen["reject"] if self._is_known(one)])
 
     def progress(self) -> dict[str, int]:
-        """How often each decision was made."""
+        """How often each decision was made, and how many of them confidence takes into account."""
         counts = Counter(self.decisions().values())
-        return {"accepted": counts["accept"], "rejected": counts["reject"], "skipped": counts["skip"]}
+        made = {"accepted": counts["accept"], "rejected": counts["reject"], "skipped": counts["skip"]}
+        return {**made, "counted": self._reasoner.decisions}
+
+    def recalibrated(self) -> Reasoner:
+        """The run with the confidence that the decisions so far suggest, if there are enough of them."""
+        self._reasoner = recalibrated(self._reasoner)
+        return self._reasoner
 
     def _journal(self) -> Journal:
         return Journal(self._file, {"study": "review"})

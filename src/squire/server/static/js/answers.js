@@ -14,12 +14,7 @@ export class AnswerList {
 
 	/** Placeholder while the answers are loading. */
 	wait() {
-		const ghost = () => el("li.answer.ghost", el("span.rank"), el("span.name"), el("span.bar"));
-		clear(
-			this.node,
-			el("h2.list-title", "Looking for answers …"),
-			el("ol.list", { "aria-hidden": "true" }, Array.from({ length: 5 }, ghost)),
-		);
+		clear(this.node, el("h2", "Looking for answers …"));
 		this.items = [];
 	}
 
@@ -47,10 +42,10 @@ export class AnswerList {
 			this.hint,
 			el(
 				"div.list-head",
-				el("h2.list-title", found.facts.length ? "Perhaps also" : "Probable answers"),
+				el("h2", found.facts.length ? "Perhaps also" : "Probable answers"),
 				el("span.quiet", `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`),
 			),
-			found.answers.length ? el("p.scale.quiet", sure ? SURE : UNSURE) : this.nothing(),
+			found.answers.length ? el("p.scale.quiet", sure ? sureOf(found.origin) : UNSURE) : this.nothing(),
 			this.folded ? list(this.items.slice(0, this.folded), "answer-list", "Answers, best first") : null,
 			!this.folded && rest.length ? el("p.quiet", "Nothing else is likely.") : null,
 			this.rest,
@@ -67,7 +62,7 @@ export class AnswerList {
 		return el(
 			"section.known",
 			{ "aria-labelledby": "known-title" },
-			el("h2.list-title", { id: "known-title" }, "The graph says"),
+			el("h2", { id: "known-title" }, "The graph says"),
 			el("div.chips", this.chips),
 			all > facts.length ? el("p.quiet", `… and ${count(all - facts.length)} more`) : null,
 		);
@@ -110,11 +105,11 @@ export class AnswerList {
 	select(entity, factsFirst) {
 		const usual = factsFirst ? (this.facts[0] ?? this.answers[0]) : (this.answers[0] ?? this.facts[0]);
 		const chosen = entity ? [...this.facts, ...this.answers].find((one) => one.entity === entity) : usual;
-		this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(this.facts[i] === chosen)));
+		this.chips.forEach((chip, i) => (chip.ariaPressed = String(this.facts[i] === chosen)));
 		const place = this.answers.indexOf(chosen);
 		this.chosen = Math.max(0, place);
 		this.items.forEach((item, i) => {
-			item.setAttribute("aria-selected", String(i === place));
+			item.ariaSelected = String(i === place);
 			item.tabIndex = i === this.chosen ? 0 : -1;
 		});
 		if (this.rest && place >= this.folded) this.rest.open = true;
@@ -150,7 +145,10 @@ export class AnswerList {
 
 const LEAST = 0.01; // candidates below are folded
 const hasConfidence = (one) => one.confidence !== null && one.confidence !== undefined;
-const SURE = "Bars show the probability that an answer is true, calibrated on held-out facts.";
+const sureOf = ({ decisions }) =>
+	`Bars show the probability that an answer is true, calibrated on held-out facts${
+		decisions ? ` and ${plural(decisions, "decision")} of reviewers` : ""
+	}.`;
 const UNSURE = "Bars compare scores within this list. A score is not the probability that an answer is true.";
 
 /** A grade, with the line style of its edges: solid, dashed or dotted. */

@@ -81,8 +81,8 @@ export const answer = (model, body, signal) => call(at(model, "answer"), { body,
 export const check = (model, body, signal) => call(at(model, "check"), { body, signal });
 export const connect = (model, body, signal) => call(at(model, "connect"), { body, signal });
 export const why = (model, body) => call(at(model, "why"), { body });
-export const neighbourhood = (model, entity, signal) =>
-	call(at(model, "neighbourhood", { entity, limit: 60 }), { signal });
+export const neighbourhood = (model, query, signal) => call(at(model, "neighbourhood", query), { signal });
+export const doubtful = (model, entity) => call(at(model, "doubt", { entity }));
 export const attention = (model, body, signal) => call(at(model, "attention"), { body, signal });
 export const annotation = (model, annotator) => call(at(model, "annotation", { annotator }));
 export const review = (model, start) => call(at(model, "review", { start }));

@@ -42,7 +42,7 @@ export class Ask {
 			),
 			this.options(),
 		);
-		this.examples = el("div.examples", { id: "examples" });
+		this.examples = el("div.chips.examples", { id: "examples" });
 		clear(byId("ask"), el("div.question", this.form, this.suppose.form, this.suppose.list), this.examples);
 		this.place(false);
 	}
@@ -87,13 +87,10 @@ export class Ask {
 		}
 		const chips = (card.examples ?? [])
 			.slice(0, 6)
-			.map((one) => el("button.chip", { onclick: () => this.pose(one) }, words(one)));
+			.map(({ head, relation }) =>
+				el("button.chip", { onclick: () => go(question(head, relation, "")) }, `${head} · ${relation} · ?`),
+			);
 		clear(this.examples, chips.length ? [el("span.quiet", "Try"), ...chips] : []);
-	}
-
-	pose({ head, relation, tail }) {
-		const asksHead = !head;
-		go(question(asksHead ? "" : head, relation, asksHead ? tail : ""));
 	}
 
 	/** Fills the fields from the address; text being typed is kept as long as the question is the same. */
@@ -114,7 +111,7 @@ export class Ask {
 		if (this.reverse === reverse) return; // moving a field would take its focus
 		this.reverse = reverse;
 		this.entity.label.textContent = reverse ? "Answer" : "Subject";
-		this.entity.list.setAttribute("aria-label", this.entity.label.textContent);
+		this.entity.list.ariaLabel = this.entity.label.textContent;
 		clear(
 			this.unknown,
 			el("span.label", reverse ? "Subject" : "Answer"),
@@ -123,7 +120,7 @@ export class Ask {
 		clear(this.left, reverse ? this.unknown : this.entity.node);
 		clear(this.right, reverse ? this.entity.node : this.unknown);
 		const other = reverse ? "answer" : "subject";
-		this.flipper.setAttribute("aria-label", `Flip: ask for the ${other}`);
+		this.flipper.ariaLabel = `Flip: ask for the ${other}`;
 		this.flipper.title = `Flip: ask for the ${other} (f)`;
 	}
 
@@ -182,5 +179,3 @@ export class Ask {
 		go({ ...change, answer: "", path: 0 }, { replace: !current().relation });
 	}
 }
-
-const words = ({ head, relation, tail }) => (head ? `${head} · ${relation} · ?` : `? · ${relation} · ${tail}`);

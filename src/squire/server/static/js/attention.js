@@ -49,7 +49,6 @@ export class AttentionMap {
 			numbered(heads),
 		);
 		this.table = el("table.heat");
-		this.said = el("p.heat-said", { role: "status" });
 		clear(
 			this.body,
 			el(
@@ -58,12 +57,11 @@ export class AttentionMap {
 					"written so far (columns). Each row adds up to 1.",
 			),
 			el(
-				"div.heat-picks",
+				"div.heat-picks.quiet",
 				el("label.pick", el("span", "Layer"), this.layer),
 				el("label.pick", el("span", "Attention head"), this.head),
 			),
-			el("div.heat-scroll", this.table),
-			this.said,
+			el("div.heat-scroll", { tabindex: "0", role: "group", "aria-label": "Attention" }, this.table),
 		);
 		this.draw();
 	}
@@ -96,8 +94,6 @@ export class AttentionMap {
 			el("thead", el("tr", el("td"), tokens.map(column))),
 			el("tbody", tokens.map(row).slice(asked)), // the question's own tokens see only each other
 		);
-		this.table.querySelector("td[data-at]")?.setAttribute("tabindex", "0");
-		this.said.textContent = "";
 	}
 
 	word(place) {
@@ -107,33 +103,9 @@ export class AttentionMap {
 
 	cell(i, j, value) {
 		const says = `${this.word(i)} looks at ${this.word(j)}: ${value.toFixed(2)}`;
-		const node = el(
-			"td",
-			{
-				tabindex: "-1",
-				title: says,
-				"data-at": `${i}:${j}`,
-				onpointerenter: () => (this.said.textContent = says),
-				onfocus: () => (this.said.textContent = says),
-				onkeydown: (event) => this.onKey(event, i, j),
-			},
-			value.toFixed(2).replace(/^0/, ""),
-		);
+		const node = el("td", { title: says }, value.toFixed(2).replace(/^0/, ""));
 		node.style.setProperty("--heat", String(value));
 		return node;
-	}
-
-	/** The table is one tab stop; arrow keys move within it. */
-	onKey(event, i, j) {
-		const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-		if (!(event.key in moves)) return;
-		event.preventDefault();
-		const [down, right] = moves[event.key];
-		const next = this.table.querySelector(`[data-at="${i + down}:${j + right}"]`);
-		if (!next) return;
-		event.currentTarget.tabIndex = -1;
-		next.tabIndex = 0;
-		next.focus();
 	}
 }
 

@@ -111,7 +111,7 @@ export class Combobox {
 						"aria-selected": "false",
 						title: one.name,
 					},
-					el("span.name", marked(one.name, typed)),
+					el("span.name", one.name),
 					one.note ? el("span.note", one.note) : null,
 				),
 			];
@@ -119,17 +119,18 @@ export class Combobox {
 		if (!found.length) rows.push(el("li", { role: "presentation", class: "group" }, "No match"));
 		clear(this.list, rows);
 		this.list.hidden = false;
-		this.input.setAttribute("aria-expanded", "true");
+		this.input.ariaExpanded = "true";
 		const same = found.findIndex((one) => one.name.toLowerCase() === typed.toLowerCase());
 		this.move(pickFirst && found.length ? Math.max(same, 0) : -1);
 		if (this.wantsFirst && this.active >= 0) this.choose(this.active);
 	}
 
 	move(place) {
-		this.options[this.active] && this.item(this.active)?.setAttribute("aria-selected", "false");
+		const before = this.item(this.active);
+		if (before) before.ariaSelected = "false";
 		this.active = place;
 		const item = place >= 0 ? this.item(place) : null;
-		item?.setAttribute("aria-selected", "true");
+		if (item) item.ariaSelected = "true";
 		item?.scrollIntoView({ block: "nearest" });
 		if (item) this.input.setAttribute("aria-activedescendant", item.id);
 		else this.input.removeAttribute("aria-activedescendant");
@@ -156,7 +157,7 @@ export class Combobox {
 		this.cancel();
 		this.wantsFirst = false;
 		this.list.hidden = true;
-		this.input.setAttribute("aria-expanded", "false");
+		this.input.ariaExpanded = "false";
 		this.move(-1);
 		this.options = [];
 	}
@@ -164,15 +165,10 @@ export class Combobox {
 	onKey(event) {
 		if (event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
 		const last = this.options.length - 1;
+		const turn = (to) => (this.isOpen ? last >= 0 && this.move(to) : this.look(this.value === ""));
 		const steps = {
-			ArrowDown: () =>
-				this.isOpen
-					? last >= 0 && this.move(this.active < last ? this.active + 1 : 0)
-					: this.look(this.value === ""),
-			ArrowUp: () =>
-				this.isOpen
-					? last >= 0 && this.move(this.active > 0 ? this.active - 1 : last)
-					: this.look(this.value === ""),
+			ArrowDown: () => turn(this.active < last ? this.active + 1 : 0),
+			ArrowUp: () => turn(this.active > 0 ? this.active - 1 : last),
 			Escape: () => (this.isOpen ? this.close() : (this.value = "")),
 			Enter: () => (this.isOpen && this.active >= 0 ? this.choose(this.active) : this.enterEarly()),
 		};
@@ -189,12 +185,3 @@ export class Combobox {
 }
 
 const PASS = Symbol("not for the field");
-
-/** The name, with the typed text marked. */
-function marked(name, typed) {
-	const [lower, wanted] = [name.toLowerCase(), typed.toLowerCase()];
-	const same = lower.length === name.length; // lower case can be longer
-	const at = typed && same ? lower.indexOf(wanted) : -1;
-	if (at < 0) return [name];
-	return [name.slice(0, at), el("mark", name.slice(at, at + typed.length)), name.slice(at + typed.length)];
-}

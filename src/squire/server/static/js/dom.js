@@ -82,9 +82,11 @@ export function isTyping(event) {
 	);
 }
 
-/** Announces something to screen readers. */
-export function announce(words) {
+/** Announces something to screen readers; `seen`: to everyone. */
+export function announce(words, seen = false) {
 	const region = byId("announcer");
 	const again = region.textContent === words; // the same text must be announced again
 	region.textContent = again ? `${words}\u00a0` : words;
+	region.className = seen ? "toast" : "unseen";
+	if (seen) setTimeout(() => (region.className = "unseen"), 2200);
 }

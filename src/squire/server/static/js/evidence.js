@@ -5,13 +5,11 @@ import { AttentionMap } from "./attention.js";
 import { announce, byId, clear, el, icon } from "./dom.js";
 import { drawSvg } from "./draw.js";
 import { copyLink, fileName, savePng, saveSvg } from "./export.js";
-import { likely, plural, rounded } from "./format.js";
+import { UNLIKELY, likely, plural, rounded } from "./format.js";
 import { ruleText } from "./rule-words.js";
 import { goalOf, sceneOf, startOf } from "./scene.js";
 import { go, isSupposed } from "./state.js";
 import { trueIn, whyThisScore } from "./why.js";
-
-const UNLIKELY = 0.1; // as in the sentences of the API
 
 export class EvidencePanel {
 	constructor({ saveAnswers }) {
@@ -24,7 +22,7 @@ export class EvidencePanel {
 
 	wait() {
 		this.answer = null;
-		clear(this.node, el("div.ghost-panel", { "aria-hidden": "true" }));
+		clear(this.node);
 	}
 
 	/** Shows the evidence of an answer; `view.path` is the index of the chosen path. `why()`: what is behind it.
@@ -58,7 +56,7 @@ export class EvidencePanel {
 		this.fact = fact;
 		this.all = all;
 		this.said = el("p.sentence");
-		this.tabs = el("div.path-tabs", { role: "group", "aria-label": "Paths" });
+		this.tabs = el("div.chips.path-tabs", { role: "group", "aria-label": "Paths" });
 		this.detail = el("div.path-detail");
 		clear(
 			this.node,
@@ -79,7 +77,7 @@ export class EvidencePanel {
 						this.canvas,
 						this.tabs,
 						el(
-							"figcaption.key",
+							"figcaption.key.quiet",
 							el("span.solid", "fact of the graph"),
 							el("span.dashed", "inferred, with its probability"),
 							el("span.hint", "Choose a name to look around"),
@@ -152,10 +150,10 @@ export class EvidencePanel {
 		const more = this.paths.length - 1;
 		if (!more) return [];
 		if (!this.all)
-			return el("button.path-tab", { id: "more-paths", onclick: () => this.showAll() }, `+ ${more} more`);
+			return el("button.chip", { id: "more-paths", onclick: () => this.showAll() }, `+ ${more} more`);
 		return this.paths.map((path, place) =>
 			el(
-				"button.path-tab",
+				"button.chip",
 				{ "aria-pressed": String(place === this.chosen), onclick: () => this.choosePath(place) },
 				`Path ${place + 1}`,
 				el("i", { class: path.grade, "aria-hidden": "true" }),
@@ -208,11 +206,10 @@ export class EvidencePanel {
 		const caption = `${plural(this.paths.length, "path")} ${ends}. ${this.paths.map(pathText).join(". ")}`;
 		this.room = this.canvas.clientWidth;
 		this.scene = sceneOf(this.paths, this.room - 16, { chosen: this.chosen, all: this.all, caption });
-		const focused = this.canvas.contains(document.activeElement)
-			? document.activeElement.getAttribute("aria-label")
-			: null;
-		clear(this.canvas, drawSvg(this.scene, { onNode: (name) => go({ around: name }) }));
-		if (focused) this.canvas.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+		const nodes = () => [...this.canvas.querySelectorAll(".node")];
+		const focused = nodes().indexOf(document.activeElement);
+		clear(this.canvas, drawSvg(this.scene, { onNode: ({ name }) => go({ around: name }) }));
+		nodes()[focused]?.focus();
 	}
 
 	onResize() {

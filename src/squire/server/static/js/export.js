@@ -1,14 +1,14 @@
 // Exports: the answers, the drawing, the link.
 
-import { announce, byId, el } from "./dom.js";
-import { drawSvg } from "./draw.js";
+import { announce, el } from "./dom.js";
+import { drawFile } from "./draw.js";
 
 export function saveAnswers(found) {
 	save(new Blob([`${JSON.stringify(found, null, 1)}\n`], { type: "application/json" }), `${fileName(found)}.json`);
 }
 
 const svgFile = (scene, about) =>
-	new Blob([new XMLSerializer().serializeToString(drawSvg(scene, { about }))], { type: "image/svg+xml" });
+	new Blob([new XMLSerializer().serializeToString(drawFile(scene, about))], { type: "image/svg+xml" });
 
 /** `about`: {title, subtitle, source}, which the picture says as well. */
 export const saveSvg = (scene, name, about) => save(svgFile(scene, about), `${name}.svg`);
@@ -26,8 +26,8 @@ export async function savePng(scene, name, about) {
 }
 
 /** A name that is valid on every file system. */
-export function fileName({ head, relation, tail }, answer = "") {
-	const words = [head, relation, tail, answer].filter(Boolean).join(" ");
+export function fileName({ head, relation, tail }) {
+	const words = [head, relation, tail].filter(Boolean).join(" ");
 	return (
 		words
 			.replace(/[^\p{L}\p{N} .-]+/gu, "-")
@@ -47,16 +47,8 @@ function save(blob, name) {
 export async function copyLink() {
 	try {
 		await navigator.clipboard.writeText(location.href);
-		announce("Link copied.");
-		toast("Link copied");
+		announce("Link copied", true);
 	} catch {
-		toast("The link is in the address bar"); // there is no clipboard without https or localhost
+		announce("The link is in the address bar", true); // there is no clipboard without https or localhost
 	}
-}
-
-function toast(words) {
-	byId("toast")?.remove();
-	const node = el("div", { id: "toast", class: "toast", "aria-hidden": "true" }, words);
-	document.body.append(node);
-	setTimeout(() => node.remove(), 2200);
 }

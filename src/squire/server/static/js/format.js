@@ -21,11 +21,10 @@ export function percent(share) {
 	return `${Math.round(100 * share)}\u202f%`;
 }
 
-/** `+0.8`, `−1.2` */
-export const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-
 /** Metrics without the leading zero: `.720` */
 export const metric = (value) => (value >= 1 ? value.toFixed(3) : value.toFixed(3).slice(1));
+
+export const UNLIKELY = 0.1; // as in the sentences of the API
 
 /** `83 % likely`; without a confidence, the score. */
 export const likely = ({ confidence, score }) =>

@@ -111,7 +111,7 @@ export class Judge {
 			el(
 				"section.card.judged",
 				{ "aria-label": "Path to judge" },
-				el("h1", { tabindex: "-1" }, head, " ", el("span.relation", relation), " ", el("span.right-answer", tail)),
+				factTitle(task.question),
 				el("figure.drawing", picture),
 			),
 			el(
@@ -175,6 +175,9 @@ export class Judge {
 	}
 }
 
+export const factTitle = ({ head, relation, tail }) =>
+	el("h1", { tabindex: "-1" }, head, " ", el("span.relation", relation), " ", el("span.right-answer", tail));
+
 /** A button for a judgement and its key. */
 export const verdict = ({ key, name, words }, onclick, pressed) =>
 	el(
@@ -213,7 +216,7 @@ function summaryCard(summary) {
 			),
 		),
 		el("p.quiet", "Score: the mean judgement times 100. Below each figure: its 95 % interval."),
-		el("p.small", el("code", summary.signature)),
+		el("p", el("code", summary.signature)),
 	);
 }
 

@@ -86,15 +86,14 @@ class Page {
 		for (const view of VIEWS) {
 			byId(`${view}-view`).hidden = now.view !== view;
 			const link = document.querySelector(`[data-view=${view}]`);
-			if (now.view === view) link.setAttribute("aria-current", "page");
-			else link.removeAttribute("aria-current");
+			link.ariaCurrent = now.view === view ? "page" : null;
 		}
 		const card = await this.load(now.model);
 		if (current() !== now) return undefined; // the view has changed in the meantime
 		if (card !== this.card) this.describe(card);
 		this.title(now);
 		if (card) await this.showView(now, card);
-		return this.around.show(current());
+		return this.around.show(current(), card?.fused);
 	}
 
 	async showView(now, card) {
@@ -208,7 +207,7 @@ class Page {
 
 	busy(is) {
 		byId("progress").hidden = !is;
-		byId("found").setAttribute("aria-busy", String(is));
+		byId("found").ariaBusy = String(is);
 	}
 
 	/** The answers of before, below the error. */

@@ -53,12 +53,7 @@ function nothing(card) {
 /** `world|split:test|method:paths|…` -> {dataset, split, method, …} */
 export function readSignature(signature) {
 	const [dataset, ...parts] = signature.split("|");
-	return {
-		dataset,
-		...Object.fromEntries(
-			parts.map((part) => [part.slice(0, part.indexOf(":")), part.slice(part.indexOf(":") + 1)]),
-		),
-	};
+	return { dataset, ...Object.fromEntries(parts.map((part) => part.split(/:(.*)/s))) };
 }
 
 function result(one) {
@@ -120,14 +115,11 @@ const isOurs = (signature) => ["paths", "fused"].includes(signature.method);
 
 function tableRow(row, signature) {
 	const cell = ([key]) => {
-		const fill = el("span.fill");
-		fill.style.width = `${100 * row[key]}%`;
 		const interval = row.intervals?.[key];
 		return el(
 			"td",
 			el("span.figure", metric(row[key])),
 			interval ? el("span.interval", `${metric(interval[0])} – ${metric(interval[1])}`) : null,
-			el("span.bar", { "aria-hidden": "true" }, fill),
 		);
 	};
 	return el(
@@ -141,15 +133,9 @@ function tableRow(row, signature) {
 function evidence(shares) {
 	const found = Object.entries(shares ?? {});
 	if (!found.length) return null;
-	const part = ([grade, share]) => {
-		const node = el("span", { class: grade });
-		node.style.flexGrow = String(share);
-		return node;
-	};
 	return el(
 		"div.shares",
 		el("h3", "Evidence for the first ten answers"),
-		el("div.stack-bar", { "aria-hidden": "true" }, found.filter(([, share]) => share > 0).map(part)),
 		el(
 			"dl.legend",
 			found.map(([grade, share]) =>
@@ -181,25 +167,10 @@ function reliability(curves) {
 }
 
 function about(card) {
-	const rows = [
-		["Graph", card.graph],
-		["Entities", count(card.entities)],
-		["Relations", count(card.relations)],
-		["Known facts", count(card.facts)],
-		["Trained for", plural(card.step ?? 0, "step")],
-		[
-			"Ranking",
-			card.fused ? "all evidence, with calibrated confidence" : "the model’s paths; scores are not probabilities",
-		],
-		["Squire", card.version],
-	];
 	return el(
 		"section.card",
 		el("h2", "About this model"),
-		card.description ? el("p", card.description) : null,
-		el(
-			"dl.facts",
-			rows.filter(([, value]) => value).map(([name, value]) => el("div", el("dt", name), el("dd", value))),
-		),
+		el("p", card.description),
+		el("p.quiet", `Trained for ${plural(card.step ?? 0, "step")}; squire ${card.version}.`),
 	);
 }

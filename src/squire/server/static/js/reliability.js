@@ -54,6 +54,6 @@ export function reliabilityCurve(name, { confidence, truth, count: counts, error
 				"true, %",
 			),
 		),
-		el("figcaption", `Of ${label}. Calibration error ${metric(error)}.`),
+		el("figcaption.quiet", `Of ${label}. Calibration error ${metric(error)}.`),
 	);
 }

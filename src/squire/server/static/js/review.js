@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { announce, clear, el, icon } from "./dom.js";
 import { likely, plural } from "./format.js";
-import { verdict } from "./judge.js";
+import { factTitle, verdict } from "./judge.js";
 import { onKeys } from "./keys.js";
 import { go, question } from "./state.js";
 import { trouble } from "./trouble.js";
@@ -72,12 +72,14 @@ export class Review {
 	}
 
 	show(card) {
-		const { accepted, rejected, skipped } = this.progress;
+		const { accepted, rejected, skipped, counted } = this.progress;
+		const count = counted ? ` Confidence takes ${counted} decisions into account.` : "";
+		const choices = CHOICES.map((one) => verdict(one, () => this.say(one.decision)));
 		clear(
 			this.body,
-			el("p.quiet", `${accepted} accepted · ${rejected} rejected · ${skipped} skipped. ${this.agreement()}`),
+			el("p.quiet", `${accepted} accepted · ${rejected} rejected · ${skipped} skipped.${count} ${this.agreement()}`),
 			card ? this.card(card) : el("h1", { tabindex: "-1" }, "Nothing is left to review"),
-			card ? el("div.verdicts", { role: "group", "aria-label": "Your decision" }, this.choices()) : null,
+			card ? el("div.verdicts", { role: "group", "aria-label": "Your decision" }, choices) : null,
 			el(
 				"div",
 				el("button.plain", { disabled: !this.done.length, onclick: () => this.undo() }, icon("back"), "Undo (u)"),
@@ -93,17 +95,13 @@ export class Review {
 		if (card) announce(card.why);
 	}
 
-	choices() {
-		return CHOICES.map((one) => verdict(one, () => this.say(one.decision)));
-	}
-
 	card({ head, relation, tail, is_fact: isFact, confidence, why }) {
 		const look = () => go({ ...question(head, relation, ""), answer: tail });
 		const how = confidence === null ? "predicted" : likely({ confidence });
 		return el(
 			"section.card.judged",
 			{ "aria-label": "Fact to review" },
-			el("h1", { tabindex: "-1" }, head, " ", el("span.relation", relation), " ", el("span.right-answer", tail)),
+			factTitle({ head, relation, tail }),
 			el("p.quiet", isFact ? `In the graph, but doubtful: without this fact it would be ${how}` : how),
 			el("p.sentence", why),
 			el("button.plain.pair", { onclick: look }, icon("search"), "See the evidence"),

@@ -6,12 +6,13 @@
 // the chosen path is drawn downward, with its labels beside the line.
 
 import { shown } from "./dom.js";
+import { rounded } from "./format.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 export const NAME = { size: 13, line: 17 };
 export const LABEL = { size: 12, line: 15 };
 const PAD = 12;
-const MARGIN = 10;
+export const MARGIN = 10;
 const GAP = 18; // beside a label, with the arrowhead
 const APART = 20; // between rows
 // Of names and labels in pixels: as wide as there is room for.
@@ -61,6 +62,13 @@ function shorten(text, size, widest, weight) {
 	return `${letters.join("").trimEnd()}…`;
 }
 
+/** A name with the size of its box. */
+export function box(name, weight, widest, most) {
+	const lines = wrap(brief(shown(name)), NAME.size, widest, weight, most);
+	const wide = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 48) + 2 * PAD;
+	return { lines, weight, width: Math.ceil(wide), height: lines.length * NAME.line + 16 };
+}
+
 /** `[Evidence]`, best first -> a scene. `all`: every path, or the chosen one alone. `blind`, for judging: all edges
  *  look alike, and no probabilities are shown. */
 export function sceneOf(paths, room, { chosen = 0, all = false, blind = false, caption } = {}) {
@@ -79,22 +87,13 @@ function measured(path, lit, blind, widest) {
 	const names = [startOf(path), ...path.edges.map(goalOf)];
 	const nodes = names.map((name, place) => {
 		const kind = place === 0 ? "start" : place === path.edges.length ? "goal" : "between";
-		const weight = kind === "between" ? 500 : 600;
-		const lines = wrap(brief(shown(name)), NAME.size, widest.name, weight, 3);
-		const wide = Math.max(...lines.map((line) => widthOf(line, NAME.size, weight)), 48) + 2 * PAD;
-		return { name, kind, lines, weight, lit, width: Math.ceil(wide), height: lines.length * NAME.line + 16 };
+		return { name, kind, lit, ...box(name, kind === "between" ? 500 : 600, widest.name, 3) };
 	});
 	const edges = path.edges.map((edge, step) => {
 		const isFact = blind || edge.is_fact;
 		const text = `${lit && !blind ? NUMBERS[step] : ""}${brief(shown(edge.relation))}`;
 		const lines = wrap(text, LABEL.size, widest.label, 400, 3);
-		const probability = edge.supposed
-			? "supposed"
-			: isFact
-				? ""
-				: edge.probability < 0.005
-					? "<0.01"
-					: edge.probability.toFixed(2);
+		const probability = edge.supposed ? "supposed" : isFact ? "" : rounded(edge.probability);
 		const wide = Math.max(...[...lines, probability].map((line) => widthOf(line, LABEL.size, 600)));
 		return { ...edge, text, step, is_fact: isFact, lines, probability, lit, labelWidth: Math.ceil(wide) };
 	});
@@ -152,7 +151,7 @@ function across(rows, inner, width) {
 		}
 		y += row.down + APART;
 	});
-	return { width, height: Math.ceil(y - APART + MARGIN), nodes, edges: litLast(edges), upright: false };
+	return { width, height: Math.ceil(y - APART + MARGIN), nodes, edges: litLast(edges) };
 }
 
 /** A line from left to right; to and from the ports of lower rows with a rounded corner. */
@@ -189,7 +188,7 @@ function downward(row) {
 		edges.push({ ...edge, ...label, below: label.y + LABEL.line, row: 0, d: `M${x},${y}L${x},${y + gap}`, tip });
 		y += gap;
 	});
-	return { width: Math.ceil(widest + 2 * MARGIN), height: Math.ceil(y + MARGIN), nodes, edges, upright: true };
+	return { width: Math.ceil(widest + 2 * MARGIN), height: Math.ceil(y + MARGIN), nodes, edges };
 }
 
 /** The chosen path on top. */
@@ -197,7 +196,7 @@ const litLast = (edges) => edges.sort((one, other) => Number(one.lit) - Number(o
 
 const short = (number) => Math.round(number * 10) / 10;
 
-function arrow([x, y], [dx, dy]) {
+export function arrow([x, y], [dx, dy]) {
 	const [wide, long] = [4.2, 8.5];
 	const corner = (side) => [x - dx * long + side * dy * wide, y - dy * long + side * dx * wide].map(short);
 	return `M${[x, y].map(short)}L${corner(1)}L${corner(-1)}Z`;

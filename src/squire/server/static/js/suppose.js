@@ -32,7 +32,7 @@ export class Suppose {
 
 	toggle() {
 		this.form.hidden = !this.form.hidden;
-		this.opener.setAttribute("aria-expanded", String(!this.form.hidden));
+		this.opener.ariaExpanded = String(!this.form.hidden);
 		if (!this.form.hidden) this.head.input.focus();
 	}
 

@@ -5,7 +5,7 @@ export function themeSwitch(button) {
 	const system = matchMedia("(prefers-color-scheme: dark)");
 	const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
 	const show = () => {
-		button.setAttribute("aria-pressed", String(isDark()));
+		button.ariaPressed = String(isDark());
 		button.title = isDark() ? "Light colours" : "Dark colours";
 	};
 	button.addEventListener("click", () => {

@@ -26,7 +26,7 @@ export function trouble(place, error, { onName, onRetry } = {}) {
 			onRetry && RETRY.includes(error.code)
 				? el("button.plain", { onclick: () => (clear(place), onRetry()) }, "Try again")
 				: null,
-			error.requestId ? el("p.quiet.small", `Request ${error.requestId}`) : null,
+			error.requestId ? el("p.quiet", `Request ${error.requestId}`) : null,
 		),
 	);
 }

@@ -36,7 +36,7 @@ export function whyThisScore(sources, reasons, entity) {
 				"summary",
 				el("span.source-name", name),
 				el("span.signed-bar", { "aria-hidden": "true" }, fill),
-				el("span.value", strength(share, contribution >= 0)),
+				el("span.quiet", strength(share, contribution >= 0)),
 			),
 			body.node,
 		);
@@ -51,7 +51,7 @@ export function whyThisScore(sources, reasons, entity) {
 }
 
 /** What is shown when it is opened for the first time. */
-function folded(reasons, content, about = "") {
+export function folded(reasons, content, about = "") {
 	const node = el("div.reason", { "aria-live": "polite" }, about ? el("p.quiet", about) : null);
 	let filled = false;
 	const open = async (event) => {
