@@ -35,7 +35,7 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
         "PYTHONWARNINGS": "error::FutureWarning",
     }
     command = [*launcher, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 def losses_of(folder: Path) -> list[float]:
