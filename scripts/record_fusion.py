@@ -22,6 +22,7 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean, stdev
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from squire.core.files import replacing
@@ -33,7 +34,9 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.folds import FOLDS
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
-from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
+from squire.model.recipe import load_recipe, recipe_for
+from squire.ranking.fusion import Fusion, FusionOptions
+from squire.training.pipeline import fuse_run, new_run
 
 HOME = Path(__file__).resolve().parents[1]
 TAILS, ALL = (("valid", "tail"), ("test", "tail")), (("valid", "tail"), ("test", "tail"), ("test", "both"))
@@ -62,7 +65,7 @@ def main() -> None:
 
 def record(graph: Graph, seeds: int, options: FusionOptions, kind: str) -> tuple[dict[str, object], list[Metrics]]:
     began = time.perf_counter()
-    fusion = fit_fusion(graph, options)
+    fusion = fit(graph, options)
     fitted = time.perf_counter()
     query_set = {which: QuerySet.from_graph(graph, *which) for which in ALL}
     found = {which: rank_by_fusion(fusion, graph, questions) for which, questions in query_set.items()}
@@ -70,10 +73,10 @@ def record(graph: Graph, seeds: int, options: FusionOptions, kind: str) -> tuple
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     load = os.getloadavg()[0]
     tails = [{which: found[which].ranking.metrics() for which in TAILS}]
-    tails += [ranked(fit_fusion(graph, replace(options, seed=seed)), graph, query_set) for seed in range(1, seeds)]
+    tails += [ranked(fit(graph, replace(options, seed=seed)), graph, query_set) for seed in range(1, seeds)]
     without = []
     if len(fusion.features.words.item):
-        without = list(ranked(fit_fusion(graph, replace(options, use_names=False)), graph, query_set).values())
+        without = list(ranked(fit(graph, replace(options, use_names=False)), graph, query_set).values())
     if kind == "fused":
         draw(found["test", "tail"], HOME / "docs" / "images" / f"reliability-{graph.name}.png")
     rows = [found["test", "both"].ranking.metrics(), *(row for by in tails for row in by.values()), *without]
@@ -91,6 +94,13 @@ def record(graph: Graph, seeds: int, options: FusionOptions, kind: str) -> tuple
         "machine": {"cores": os.cpu_count(), "load_average": round(load, 2)},
     }
     return content, rows
+
+
+def fit(graph: Graph, options: FusionOptions) -> Fusion:
+    """As `squire train --no-model` fits it."""
+    recipe = load_recipe(recipe_for(graph.stats()), [f"train.seed={options.seed}"])
+    with TemporaryDirectory() as temporary, new_run(Path(temporary) / "run", graph, recipe):
+        return fuse_run(Path(temporary) / "run", options)
 
 
 def ranked(fusion: Fusion, graph: Graph, query_set: dict[Which, QuerySet]) -> dict[Which, Metrics]:
