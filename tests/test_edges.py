@@ -14,6 +14,8 @@ from naive_model import complex_rows
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
 from squire.core.progress import no_progress
+from squire.core.run_files import EDGES
+from squire.core.tensors import load_checkpoint
 from squire.graph.graph import Graph
 from squire.model.batches import Batches, Masking
 from squire.model.decoder import TransformerDecoder
@@ -37,10 +39,16 @@ def towns() -> Graph:
     return make_graph({"train": train, "valid": held_out[:10], "test": held_out[10:]})
 
 
-def fitted(graph: Graph, folder: Path, train: TrainConfig = TRAIN, stop_after: int | None = None) -> EdgeFit:
+def fitted(
+    graph: Graph,
+    folder: Path,
+    train: TrainConfig = TRAIN,
+    stop_after: int | None = None,
+    passes: int | None = None,
+) -> EdgeFit:
     fit = EdgeFit(graph, graph.train, Recipe("own", model=ModelConfig(edge_rank=8), train=train), folder)
     steps: Iterator[int] = iter(range(stop_after or 10**9))
-    assert fit.fit(no_progress, lambda: next(steps, None) is None) == (stop_after is None)
+    assert fit.fit(no_progress, lambda: next(steps, None) is None, passes) == (stop_after is None)
     return fit
 
 
@@ -78,6 +86,21 @@ def test_stopped_in_the_middle_and_resumed_it_is_the_same(run: EdgeFit, tmp_path
     assert again.mrr == run.mrr
     assert torch.equal(again.edges.entity, run.edges.entity)
     assert torch.equal(again.edges.relation, run.edges.relation)
+
+
+def test_in_two_calls_it_is_the_same_and_what_is_finished_is_kept_small(run: EdgeFit, tmp_path: Path) -> None:
+    first = fitted(towns(), tmp_path, passes=2)
+    assert len(first.mrr) == 2
+    before = load_checkpoint(tmp_path, EDGES)
+    assert (before.state["finished"], len(before.arrays)) == (False, 6)
+    again = fitted(towns(), tmp_path)
+    assert again.mrr == run.mrr
+    assert torch.equal(again.edges.entity, run.edges.entity)
+    kept = load_checkpoint(tmp_path, EDGES)
+    assert (kept.state["finished"], set(kept.arrays)) == (True, {"best.entity", "best.relation"})
+    once_more = fitted(towns(), tmp_path)
+    assert torch.equal(once_more.edges.relation, run.edges.relation)
+    assert load_checkpoint(tmp_path, EDGES).checksum == kept.checksum
 
 
 def test_it_ends_when_valid_gets_no_better(tmp_path: Path) -> None:

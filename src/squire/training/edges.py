@@ -75,10 +75,9 @@ class EdgeFit:
 
         passes: at most so many, in all; by default those of the recipe.
         """
-        if (self.folder / f"{EDGES}.safetensors").exists():
-            self._resume()
-        passes = min(self.train.edge_passes if passes is None else passes, self.train.edge_passes)
-        while len(self.mrr) < passes and not self._is_over():
+        if (self.folder / f"{EDGES}.safetensors").exists() and self._resume():
+            return True
+        while not self._is_over() and (passes is None or len(self.mrr) < passes):
             number = len(self.mrr)
             total = self.batches.num_batches(number)
             for done, batch in enumerate(self.batches.epoch(number)):
@@ -92,10 +91,14 @@ class EdgeFit:
             self._save()
         for name, table in self._tables().items():
             table.copy_(self.best[name])
+        if self._is_over():
+            self._save(finished=True)
         return True
 
     def _is_over(self) -> bool:
-        """Whether none of the last passes was the best."""
+        """Whether there are no more passes, or none of the last ones was the best."""
+        if len(self.mrr) >= self.train.edge_passes:
+            return True
         return len(self.mrr) > PATIENCE and max(self.mrr) > max(self.mrr[-PATIENCE:])
 
     def _update(self, batch: Batch) -> None:
@@ -143,14 +146,21 @@ class EdgeFit:
 
         return rank_by_scores(self.query_set, scores, "edges").metrics(intervals=False).mrr
 
-    def _save(self) -> None:
-        parts = {"": self._tables(), "squares.": self.squares, "best.": self.best}
+    def _save(self, finished: bool = False) -> None:
+        parts = {"best.": self.best} if finished else self._state()
         arrays = {f"{part}{name}": table.numpy() for part, own in parts.items() for name, table in own.items()}
-        save_checkpoint(self.folder, EDGES, arrays, {"mrr": self.mrr})
+        save_checkpoint(self.folder, EDGES, arrays, {"mrr": self.mrr, "finished": finished})
 
-    def _resume(self) -> None:
+    def _resume(self) -> bool:
+        """Go on from what is saved. Returns whether that is finished."""
         checkpoint = load_checkpoint(self.folder, EDGES, fallback=True)
         self.mrr = [float(value) for value in checkpoint.state["mrr"]]
-        for part, own in {"": self._tables(), "squares.": self.squares, "best.": self.best}.items():
+        finished = bool(checkpoint.state.get("finished"))
+        for part, own in ({"best.": self._tables()} if finished else self._state()).items():
             for name, table in own.items():
                 table.copy_(torch.from_numpy(checkpoint.arrays[f"{part}{name}"]))
+        return finished
+
+    def _state(self) -> dict[str, dict[str, Tensor]]:
+        """All that a fit goes on from."""
+        return {"": self._tables(), "squares.": self.squares, "best.": self.best}
