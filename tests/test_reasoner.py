@@ -331,7 +331,7 @@ def test_json_has_everything_and_reads_back() -> None:
     assert content["origin"] == {
         "run": str(small_run()), "step": reasoner().trained.step, "graph": "made", "beam": 16, "hops": 3,
         "aggregate": "sum", "prune": 0.0, "known_share": 0.9, "edge_ends": True, "constraint": "",
-        "version": __version__, "ranking": "paths",
+        "version": __version__, "ranking": "paths", "decisions": 0,
     }  # fmt: skip
     assert len(content["answers"]) == 3
     for answer, read in zip((*found.facts, *found), (*content["facts"], *content["answers"]), strict=True):
@@ -342,7 +342,7 @@ def test_json_has_everything_and_reads_back() -> None:
         assert [list(edge) for edge in read["evidence"]["edges"]] == [edge_keys] * len(answer.evidence.edges)
         assert read["entity"] == answer.entity
         assert read["score"] == answer.score
-    assert {"text", "confidence", "support"} in [
+    assert {"text", "confidence", "support", "sampled"} in [
         set(evidence["rule"])
         for answer in content["answers"]
         for evidence in (answer["evidence"], *answer["further"])

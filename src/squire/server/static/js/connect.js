@@ -5,20 +5,18 @@ import { capital, count, percent, plural } from "./format.js";
 import { go, isSupposed, question } from "./state.js";
 
 const SHOWN = 6; // kinds of paths at first
-const LEAST = 0.01; // confidence of a suggestion
 
 export function connections({ groups, suggestions }) {
 	if (!groups.length) return [el("p", "No path of up to three facts connects the two.")];
 	const rest = groups.slice(SHOWN);
 	const kinds = (some) => el("ul.connections", some.map(kind));
-	const likely = suggestions.filter((one) => one.confidence >= LEAST);
+	const likely = suggestions.filter((one) => one.confidence >= 0.01);
 	return [
-		likely.length ? [el("h3", "This suggests"), el("div.chips", likely.slice(0, SHOWN).map(suggestion))] : null,
+		likely.length > 0 && [el("h3", "This suggests"), el("div.chips", likely.slice(0, SHOWN).map(suggestion))],
 		el("h3", "Connected by facts, most telling first"),
 		kinds(groups.slice(0, SHOWN)),
-		rest.length
-			? el("details", el("summary.quiet", `+ ${plural(rest.length, "more kind")} of paths`), kinds(rest))
-			: null,
+		rest.length > 0 &&
+			el("details", el("summary.quiet", `+ ${plural(rest.length, "more kind")} of paths`), kinds(rest)),
 	];
 }
 
