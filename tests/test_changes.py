@@ -31,9 +31,9 @@ from squire.model.edges import EdgeEmbedding
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
+from squire.ranking.edge_features import EdgeScorer
 from squire.ranking.features import CandidateLists
 from squire.ranking.fusion_file import load_refreshed
-from squire.ranking.model_features import EdgeScorer
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.mining import mine_rules
 from squire.rules.rules import Rules

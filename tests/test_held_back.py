@@ -21,8 +21,8 @@ from squire.graph.folds import FOLDS, held_back, hide
 from squire.graph.graph import Graph
 from squire.model.edges import EdgeEmbedding
 from squire.model.recipe import Recipe, has_model, load_recipe
+from squire.ranking.edge_features import EdgeScorer
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, absent
-from squire.ranking.model_features import EdgeScorer
 from squire.ranking.pooling import PENALTY, fit_pool
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.rules import Rules
@@ -165,9 +165,9 @@ def test_a_model_that_has_seen_a_fact_has_no_say_about_it(folder: Path) -> None:
     fusion, other = reasoner.without(reasoner.graph.train.triples[:1]).fused, [tail, relation]
     backwards = [tail, relation + reasoner.graph.num_relations]
     for judged in fusion.rank(np.array([fact[:2], backwards, other], np.int32)):
-        assert judged.model_features is not None
+        assert judged.edge_features is not None
         assert fusion.pool
-        is_absent = (judged.model_features == fusion.pool.means.astype(np.float32)).all(axis=1)
+        is_absent = (judged.edge_features == fusion.pool.means.astype(np.float32)).all(axis=1)
         assert [bool(is_absent[judged.lists.rows(i)].all()) for i in range(3)] == [True, True, False]
 
 
@@ -210,8 +210,8 @@ def test_embeddings_that_are_unwanted_or_have_seen_everything_have_no_say(
 
 
 @pytest.fixture
-def fused_only(tmp_path: Path) -> Callable[..., Path]:
-    """A run without a model."""
+def train_family(tmp_path: Path) -> Callable[..., Path]:
+    """Trains a run on the family graph."""
 
     def make(name: str, *options: str) -> Path:
         family().save(tmp_path / "family.graph")
@@ -225,9 +225,9 @@ def fused_only(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_a_fusion_has_embeddings_without_a_model_and_a_model_starts_from_them(
-    fused_only: Callable[..., Path],
+    train_family: Callable[..., Path],
 ) -> None:
-    alone, whole = fused_only("alone", "--no-model"), fused_only("whole")
+    alone, whole = train_family("alone", "--no-model"), train_family("whole")
     assert not has_model(alone)
     pools = [Reasoner.load(folder).fused.pool for folder in (alone, whole)]
     assert pools[0]
@@ -240,11 +240,11 @@ def test_a_fusion_has_embeddings_without_a_model_and_a_model_starts_from_them(
 
 
 def test_on_a_large_graph_the_passes_are_left_to_training(
-    fused_only: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    train_family: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("squire.training.pipeline.EDGE_OPERATIONS", 1.0)
     with caplog.at_level("INFO"):
-        folder = fused_only("run", "--no-model")
+        folder = train_family("run", "--no-model")
     assert "left to training a model" in caplog.text
     assert Reasoner.load(folder).fused.pool is None
     command("train", "--out", folder, "--resume")

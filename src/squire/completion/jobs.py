@@ -182,6 +182,8 @@ def checksum(reasoner: Reasoner) -> str:
     tensors = fusion.ranker.tensors() if fusion else {}
     if reasoner.has_model:
         tensors = {**reasoner.trained.model.state_dict(), **tensors}
+    if fusion and fusion.pool:
+        digest.update(fusion.pool.scorer.fingerprint.encode())
     for name, weights in sorted(tensors.items()):
         digest.update(name.encode())
         digest.update(weights.cpu().contiguous().numpy().data)

@@ -138,9 +138,7 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
     """
     if processes := _sharing.get():
         for first in range(0, count, at_once := 2 * threads * processes.size):
-            numbers = range(first, min(first + at_once, count))
-            found = dict(as_done(lambda i, own=numbers: task(own[i]), len(numbers), threads))  # type: ignore[misc]
-            yield from (found[i] for i in range(len(numbers)))
+            yield from _block(task, first, min(at_once, count - first), threads)
         return
     if min(threads, count) <= 1:
         yield from map(task, range(count))
@@ -155,6 +153,12 @@ def in_order(task: Callable[[int], Result], count: int, threads: int) -> Iterato
                 yield result
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _block(task: Callable[[int], Result], first: int, size: int, threads: int) -> list[Result]:
+    """The results of `task(first)` and those after it, in their order."""
+    found = dict(as_done(lambda i: task(first + i), size, threads))
+    return [found[i] for i in range(size)]
 
 
 def one_ahead(items: Iterator[Result]) -> Iterator[Result]:

@@ -1,7 +1,8 @@
 """Several processes that work together: on one model, one completion, one set of rules, one evaluation.
 
-No other module uses ranks and world sizes. `torchrun` starts the processes and sets their ranks in the
-environment; without it a team is a single process, and collective calls return at once.
+No other module sets up processes, and only `core.parallel` asks for their ranks. `torchrun` starts the processes
+and sets their ranks in the environment; without it a team is a single process, and collective calls return at
+once.
 
 All processes must make the same collective calls in the same order. A process that fails exits with its own
 message; the others get an error from their next collective call and exit too.

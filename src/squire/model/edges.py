@@ -30,8 +30,9 @@ class EdgeEmbedding(nn.Module):
     @classmethod
     def from_tables(cls, entity: Tensor, relation: Tensor) -> Self:
         """Embeddings that were fitted.  (entity, 2 · rank), (edge type, 2 · rank)"""
-        edges = cls(len(entity), len(relation), entity.shape[1] // 2)
-        edges.entity.data, edges.relation.data = entity, relation
+        with torch.device("meta"):  # no memory and no random numbers for what is replaced
+            edges = cls(len(entity), len(relation), entity.shape[1] // 2)
+        edges.load_state_dict({"entity": entity, "relation": relation}, assign=True)
         return edges
 
     def states(self, entities: Tensor, relations: Tensor) -> Tensor:

@@ -36,10 +36,8 @@ class FactBatches:
         sampler: NegativeSampler | None = None,  # None: softmax over all entities
     ) -> None:
         self._vocab, self._passes, self._seed, self._sampler = vocab, passes, seed, sampler
-        query = facts.heads.astype(np.int64) * (2 * facts.num_relations) + facts.relations  # ascending
-        first = np.flatnonzero(np.diff(query, prepend=-1))
-        self._heads, self._relations, self._tails = facts.heads[first], facts.relations[first], facts.tails
-        self._offsets = np.append(first, len(query))
+        _, self._heads, self._relations, self._offsets = facts.runs
+        self._tails = facts.tails
         self._at_once = max(1, nodes // ROW)
 
     def num_batches(self, epoch: int) -> int:

@@ -35,11 +35,11 @@ from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, falling,
 from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
 from squire.ranking.confidence_fit import QUESTIONS, ConfidenceFit, HiddenFold
 from squire.ranking.context import relation_index
+from squire.ranking.edge_features import EdgeScorer
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features, used_rules
 from squire.ranking.index import name_words, no_words
-from squire.ranking.model_features import EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
-from squire.ranking.pooling import ModelPool, fit_pool
+from squire.ranking.pooling import EdgePool, fit_pool
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
@@ -105,11 +105,9 @@ class FusedRanking:
     lists: CandidateLists
     scores: Floats  # (candidate): logits, comparable within a query
     symbolic: Floats  # (candidate): the same without the model
-    model_features: Features | None = None  # (candidate, feature): of the model, if it has a say
+    edge_features: Features | None = None  # (candidate, feature): of the model, if it has a say
     held_out: Sequence[str] = ()  # splits, if confidence is that of being in them, rather than of being true
-    judged: tuple[Floats, Floats] | None = (
-        None  # (candidate): rank scores and confidences, by the lists they are from
-    )
+    judged: tuple[Floats, Floats] | None = None  # (candidate): rank score and confidence, if known already
 
     @cached_property
     def rank_score(self) -> Floats:
@@ -137,7 +135,7 @@ class FusedRanking:
 
     def take(self, rows: Offsets) -> FusedRanking:
         """Only the candidates at these sorted positions."""
-        model = None if self.model_features is None else self.model_features[rows]
+        model = None if self.edge_features is None else self.edge_features[rows]
         judged = None if self.judged is None else (self.judged[0][rows], self.judged[1][rows])
         scores = self.scores[rows], self.symbolic[rows]
         return FusedRanking(self.fusion, self.lists.take(rows), *scores, model, self.held_out, judged)
@@ -146,9 +144,9 @@ class FusedRanking:
         """What each source of evidence adds to the score of each candidate.  source -> (candidate)"""
         fusion, relations = self.fusion, self.lists.queries[self.lists.query, 1]
         table, features, columns = FEATURES, self.lists.features, len(FEATURES)
-        if self.model_features is not None and fusion.pool:
+        if self.edge_features is not None and fusion.pool:
             table = (*FEATURES, *fusion.pool.table)
-            features = np.concatenate([features, self.model_features], axis=1)
+            features = np.concatenate([features, self.edge_features], axis=1)
 
         def score(rows: Features) -> Floats:
             tiled = np.tile(relations, len(rows) // max(len(relations), 1))
@@ -167,7 +165,7 @@ class Fusion:
     calibration: Calibrations  # of rank scores
     confidence: Confidence
     info: FusionInfo
-    pool: ModelPool | None = None  # the model, if it has a say
+    pool: EdgePool | None = None  # the model, if it has a say
 
     @cached_property
     def relations(self) -> RelationIndex:
@@ -214,7 +212,7 @@ class Fusion:
         one = CandidateLists(
             query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
         )
-        model = None if self.pool is None else column("model_features")
+        model = None if self.pool is None else column("edge_features")
         # Those of the lists that they come from: further candidates do not change how likely a fact is.
         shares = column("rank_score"), column("confidence")
         return FusedRanking(self, one, column("scores"), column("symbolic"), model, judged=shares)

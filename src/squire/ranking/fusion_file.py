@@ -20,11 +20,11 @@ from squire.graph.graph import Graph
 from squire.ranking._features import Profile
 from squire.ranking.calibration import Calibration, Calibrations
 from squire.ranking.confidence import Confidence, Shares, confidence_table
+from squire.ranking.edge_features import EdgeScorer
 from squire.ranking.features import CandidateFeatures
 from squire.ranking.fusion import KINDS, Fusion, FusionInfo, words_of
-from squire.ranking.model_features import EdgeScorer
 from squire.ranking.networks import NetworkOptions, Networks
-from squire.ranking.pooling import ModelPool
+from squire.ranking.pooling import EdgePool
 from squire.rules.rules import Rules
 from squire.search.trained import LoadedRun
 
@@ -112,7 +112,7 @@ def load_fusion(
             arrays = checkpoint.part("pool.")
             weights, means = arrays["weights"], arrays["means"]
             gone = run.forgotten if run and run.base else None
-            pool = ModelPool(scorer, state["own_weight"], weights, means, gone)
+            pool = EdgePool(scorer, state["own_weight"], weights, means, gone)
         elif state["edges"]:
             logger.warning(
                 "%s: the edge embeddings have changed since they were weighed, and have no say. "

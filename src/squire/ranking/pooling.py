@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from squire.graph.adjacency import Adjacency, Offsets
+from squire.ranking.edge_features import TABLE, EdgeScorer
 from squire.ranking.features import CandidateLists, Feature, Features, Floats
-from squire.ranking.model_features import TABLE, EdgeScorer
 
 PENALTY = 1e-3  # of large weights
 STEPS = 100
 
 
 @dataclass(frozen=True)
-class ModelPool:
+class EdgePool:
     """Edge embeddings and how far to trust them."""
 
     scorer: EdgeScorer
@@ -57,7 +57,7 @@ def fit_pool(
     right: Offsets,  # (list): position of the right answer among all candidates
     scores: Floats,  # (candidate): by the ranker
     features: Features,  # (candidate, feature): by the embeddings
-) -> ModelPool:
+) -> EdgePool:
     """Maximise the probability of the right answers by a softmax over each list."""
     means = features.mean(axis=0, dtype=np.float64)
     scale = np.maximum(features.std(axis=0, dtype=np.float64), 1e-6)
@@ -78,4 +78,4 @@ def fit_pool(
         return value
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return ModelPool(scorer, own.item(), weights.detach().numpy() / scale, means)
+    return EdgePool(scorer, own.item(), weights.detach().numpy() / scale, means)

@@ -12,7 +12,7 @@ rules conclude from the patterns are suggested, with the confidence of the fusio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from html import escape
@@ -115,8 +115,7 @@ def find_connections(reasoner: Reasoner, first: str, second: str, *, hops: int =
         raise SettingError(f"{first!r} twice: expected two entities.")
     found = paths_between(reasoner.run.facts, a, b, hops)
     expectation = Expectation(reasoner.run.facts)
-    each = stride(reasoner.run.facts, a)
-    counts = {pattern: len(paths) * (each if len(pattern) == MAX_HOPS else 1) for pattern, paths in found.items()}
+    counts = path_counts(reasoner.run.facts, a, found)
     patterns = sorted(found, key=lambda pattern: (-counts[pattern], pattern))[:COMPARED]
     scored = [(pattern, expectation.of(pattern, a, b)) for pattern in patterns]
     scored.sort(key=lambda one: (-_surprise(one[0], counts[one[0]], one[1]), one[0]))
@@ -157,6 +156,12 @@ def paths_between(facts: Adjacency, a: int, b: int, hops: int = MAX_HOPS) -> dic
                 for last in lasts[y]:
                     found.setdefault((first, relation, inverse(last, n)), []).append((x, y))
     return found
+
+
+def path_counts(facts: Adjacency, a: int, found: Mapping[Pattern, Sequence[object]]) -> dict[Pattern, int]:
+    """How many paths from an entity there are of each pattern; near hubs, estimates from those that were found."""
+    each = stride(facts, a)
+    return {pattern: len(paths) * (each if len(pattern) == MAX_HOPS else 1) for pattern, paths in found.items()}
 
 
 def stride(facts: Adjacency, a: int) -> int:

@@ -18,7 +18,7 @@ from squire.graph.changes import Fact
 from squire.ranking.details import fired_rules, voters
 from squire.ranking.index import WORD
 from squire.reasoning.answers import Answer, Evidence, FollowedRule
-from squire.reasoning.connections import MAX_HOPS, paths_between, pattern_text, stride
+from squire.reasoning.connections import path_counts, paths_between, pattern_text
 from squire.reasoning.drawing import percent
 from squire.reasoning.reasoner import Query, Reasoner
 from squire.rules.anyburl import readable
@@ -114,14 +114,12 @@ def find_reasons(reasoner: Reasoner, head: str, relation: str, tail: str) -> Rea
         query, wanted = reasoner.query(head, relation), reasoner.labels.entity_id(tail)
     _, answer = reasoner.judge(query, wanted, reasoner.decoding())
     assert answer.confidence is not None
-    found, each = paths_between(reasoner.run.facts, query[0], wanted), stride(reasoner.run.facts, query[0])
+    found = paths_between(reasoner.run.facts, query[0], wanted)
     losses, smallest = _losses(reasoner, (head, relation, tail), answer, query)
     graph, labels = reasoner.graph, reasoner.labels
     n = graph.num_relations
-    patterns = sorted(
-        ((len(paths) * (each if len(pattern) == MAX_HOPS else 1), pattern) for pattern, paths in found.items()),
-        key=lambda one: (-one[0], one[1]),
-    )
+    counts = path_counts(reasoner.run.facts, query[0], found)
+    patterns = sorted(((count, pattern) for pattern, count in counts.items()), key=lambda one: (-one[0], one[1]))
     said = [
         (pattern_text([(labels.relation(r), is_inverse(r, n)) for r in pattern]), count)
         for count, pattern in sorted(patterns, key=lambda one: (len(one[1]), -one[0], one[1]))

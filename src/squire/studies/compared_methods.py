@@ -78,10 +78,9 @@ def _paths(task: Task) -> Learned:
     return Learned(lambda query_set: rank_by_paths(run.decoder, run.graph, query_set, decoding, task.seed), note)
 
 
-def _recipe(task: Task, hold_back: bool) -> Recipe:
+def _recipe(task: Task, *settings: str) -> Recipe:
     """The recipe that the graph's size calls for."""
-    settings = [f"train.seed={task.seed}", f"train.hold_back={str(hold_back).lower()}"]
-    return load_recipe(recipe_for(task.graph.stats()), settings)
+    return load_recipe(recipe_for(task.graph.stats()), [f"train.seed={task.seed}", *settings])
 
 
 def _train_model(task: Task) -> str:
@@ -90,7 +89,7 @@ def _train_model(task: Task) -> str:
     from squire.training.preparation import prepare
     from squire.training.trainer import Trainer
 
-    recipe, minutes = _recipe(task, hold_back=False), task.minutes_left
+    recipe, minutes = _recipe(task, "train.hold_back=false"), task.minutes_left
     began = time.monotonic()
     with new_run(task.folder, task.graph, recipe):
         tries = prepare(task.graph, recipe, task.folder, no_progress)
@@ -107,7 +106,7 @@ def _fused(task: Task) -> Learned:
     from squire.ranking.fusion import FusionOptions
     from squire.training.pipeline import fuse_run, new_run
 
-    with new_run(task.folder, task.graph, _recipe(task, hold_back=True)):
+    with new_run(task.folder, task.graph, _recipe(task)):
         fusion = fuse_run(task.folder, FusionOptions(task.seed, minutes=task.minutes))
     note = _asked(fusion.info) + (", and edge embeddings" if fusion.pool else "")
     return Learned(lambda query_set: rank_by_fusion(fusion, task.graph, query_set).ranking, note)

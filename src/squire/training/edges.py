@@ -49,7 +49,7 @@ class EdgeFit:
             table.normal_(0, INITIAL, generator=rng)
         negatives = NegativeSampler.from_adjacency(facts, train.edge_sampled)
         vocab = Vocabulary(graph.num_entities, graph.num_relations)
-        queries = len(np.unique(facts.heads.astype(np.int64) * (2 * facts.num_relations) + facts.relations))
+        queries = len(facts.runs.heads)
         at_once = min(QUERIES_AT_ONCE, max(FEWEST_AT_ONCE, queries // STEPS))
         self.batches = FactBatches(facts, vocab, ROW * at_once, 1, train.seed, negatives)
         classes = min(graph.num_entities, train.edge_sampled or graph.num_entities)

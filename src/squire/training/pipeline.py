@@ -22,9 +22,9 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.recipe import ModelConfig, Recipe, load_settings, save_settings
 from squire.model.vocabulary import Vocabulary
+from squire.ranking.edge_features import EdgeScorer
 from squire.ranking.fusion import Fusion, FusionOptions, add_edges, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
-from squire.ranking.model_features import EdgeScorer
 from squire.rules.rules import Rules
 from squire.search.trained import seen_graph
 from squire.training.changes import learn_changes
