@@ -31,8 +31,6 @@ from squire.model.edges import EdgeEmbedding
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
-from squire.ranking.edge_features import EdgeScorer
-from squire.ranking.features import CandidateLists
 from squire.ranking.fusion_file import load_refreshed
 from squire.reasoning.reasoner import Reasoner
 from squire.rules.mining import mine_rules
@@ -255,32 +253,17 @@ def test_a_grown_model_says_the_same_of_the_entities_that_it_knew(folder: Path) 
     )
 
 
-def test_edge_embeddings_say_nothing_of_new_entities() -> None:
+def test_a_grown_model_has_edge_embeddings_of_new_entities() -> None:
     vocab, config = Vocabulary(4, 2), ModelConfig(layers=1, dim=8, heads=2, feedforward=8, edge_rank=3)
     model = Transformer(vocab, config)
-    grown = model.grown(4, [torch.tensor([0, 2]), torch.tensor([], dtype=torch.int64)])
-    assert grown.edges is not None
     assert model.edges is not None
-    heads, relations = torch.tensor([0, 4, 5]), torch.tensor([1, 1, 3])
-    found = grown.edges.logits(heads, relations)
-    assert torch.allclose(found[0, :4], model.edges.logits(heads[:1], relations[:1])[0])
-    assert not found[1:].any()
-    assert not found[:, 4:].any()
+    edges = EdgeEmbedding(6, 4, 3)
+    grown = model.grown(4, [torch.tensor([0, 2]), torch.tensor([], dtype=torch.int64)], edges)
+    assert grown.edges is not None
+    assert torch.equal(grown.edges.entity, edges.entity)
     assert torch.equal(grown.embedding.weight[4], model.embedding.weight[[0, 2]].mean(0))
     assert torch.equal(grown.embedding.weight[5], model.embedding.weight[vocab.mask])
     assert torch.equal(grown.embedding.weight[6:], model.embedding.weight[4:])
-
-
-def test_edge_embeddings_have_no_opinion_of_answers_that_they_have_not_seen() -> None:
-    n = family().num_entities
-    candidates = np.array([0, 3, 5, n, n + 2], np.int32)
-    lists = CandidateLists(
-        np.array([[1, 0]], np.int32), np.array([0, 5]), candidates, np.zeros((5, 1), np.float32)
-    )
-    torch.manual_seed(0)
-    (found,) = EdgeScorer(EdgeEmbedding(n, 6, 4), "").scores(lists).T
-    assert len(set(found[:3].tolist())) == 3
-    assert found[3:] == pytest.approx(found[:3].mean())
 
 
 # ------------------------------------------------------------------------------------------------- learning

@@ -108,11 +108,11 @@ class Transformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         nn.init.normal_(self.positions.weight, std=config.dim**-0.5)
 
-    def grown(self, num_known: int, linked: Sequence[Tensor]) -> Transformer:
+    def grown(self, num_known: int, linked: Sequence[Tensor], edges: EdgeEmbedding | None) -> Transformer:
         """The same model, with new entities after the first `num_known`.
 
         A new one is taken for the mean of the known ones that it is linked to, or for <mask> if there are none.
-        Its edge embedding is 0, which says nothing. linked: ids, for each new one. Other weights are shared.
+        linked: ids, for each new one. edges: with those of the new ones. Other weights are shared.
         """
         vocab = Vocabulary(num_known + len(linked), self.vocab.num_relations)
         with torch.device("meta"):
@@ -121,9 +121,8 @@ class Transformer(nn.Module):
         rows = [old[near].mean(0) if len(near) else old[self.vocab.mask] for near in linked]
         new = torch.stack(rows) if rows else old[:0]
         state["embedding.weight"] = torch.cat([old[:num_known], new, old[self.vocab.first_relation :]])
-        if self.edges is not None:
-            known = self.edges.entity.detach()[:num_known]
-            state["edges.entity"] = torch.cat([known, known.new_zeros(len(linked), known.shape[1])])
+        if edges is not None:
+            state["edges.entity"] = edges.entity
         model.load_state_dict(state, assign=True)
         return model.train(self.training)
 

@@ -15,7 +15,9 @@ import torch
 from squire.core.run_files import EDGES, FINGERPRINT_DIGITS
 from squire.core.tensors import SUFFIX, load_checkpoint
 from squire.model.edges import EdgeEmbedding
+from squire.model.fold_in import fold_in
 from squire.ranking.features import MODEL, CandidateLists, Feature, Features
+from squire.search.trained import LoadedRun
 
 QUERIES_AT_ONCE = 32
 LEAST = float(np.log(1e-9))
@@ -27,8 +29,9 @@ TABLE = (Feature("model", MODEL, "log of the probability of t as a tail of r by 
 class EdgeScorer:
     """Scores candidates by edge embeddings."""
 
-    def __init__(self, edges: EdgeEmbedding, fingerprint: str) -> None:
-        self._edges, self.fingerprint = edges, fingerprint
+    def __init__(self, fitted: EdgeEmbedding, fingerprint: str, edges: EdgeEmbedding | None = None) -> None:
+        self._fitted, self.fingerprint = fitted, fingerprint
+        self._edges = edges or fitted  # with those of entities that came later
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -40,6 +43,12 @@ class EdgeScorer:
         edges = EdgeEmbedding.from_tables(entity, relation)
         return cls(edges, checkpoint.checksum[:FINGERPRINT_DIGITS])
 
+    def on(self, run: LoadedRun) -> EdgeScorer:
+        """The same embeddings for the facts of a run, some of whose entities may be new."""
+        known, penalty = len(self._fitted.entity), run.recipe.train.edge_penalty
+        edges = fold_in(self._fitted, known, run.facts, penalty)
+        return EdgeScorer(self._fitted, self.fingerprint, edges)
+
     @torch.inference_mode()
     def scores(self, lists: CandidateLists) -> Features:
         """(candidate, column)"""
@@ -47,10 +56,5 @@ class EdgeScorer:
         for first in range(0, len(lists), QUERIES_AT_ONCE):
             heads, relations = torch.from_numpy(lists.queries[first : first + QUERIES_AT_ONCE].astype(np.int64)).T
             for i, row in enumerate(self._edges.logits(heads, relations).log_softmax(1).numpy()):
-                candidates = lists.candidates[lists.rows(first + i)]
-                is_seen = candidates < len(row)
-                found = np.maximum(row[candidates * is_seen], LEAST)
-                # Entities that were added later are neither better nor worse than the others (docs/LOG.md).
-                found[~is_seen] = found[is_seen].mean() if is_seen.any() else LEAST
-                out.append(found)
+                out.append(np.maximum(row[lists.candidates[lists.rows(first + i)]], LEAST))
         return np.concatenate(out)[:, None]

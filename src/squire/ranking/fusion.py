@@ -241,7 +241,7 @@ class Fusion:
         words = old.words if is_same else words_of(run.graph, self.info.use_names)
         features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
         if pool:
-            pool = replace(pool, gone=run.forgotten)
+            pool = replace(pool, scorer=pool.scorer.on(run), gone=run.forgotten)
         return replace(self, features=features, pool=pool)
 
 

@@ -18,6 +18,7 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.folds import held_back
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
+from squire.model.fold_in import fold_in
 from squire.model.prior import Prior
 from squire.model.recipe import Recipe, load_settings
 from squire.model.transformer import Transformer
@@ -124,7 +125,9 @@ class TrainedModel(LoadedRun):
         run = super().on(graph, refreshed)
         assert run.base is not None
         known = run.base.num_entities
-        return replace(run, model=self.model.grown(known, _known_neighbours(graph, known)))
+        edges, penalty = self.model.edges, self.recipe.train.edge_penalty
+        edges = None if edges is None else fold_in(edges, known, run.facts, penalty)
+        return replace(run, model=self.model.grown(known, _known_neighbours(graph, known), edges))
 
     @property
     def decoder(self) -> TransformerDecoder:
