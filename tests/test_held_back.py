@@ -14,6 +14,7 @@ import torch
 from small_run import TINY, copy_of_run, family
 from typer.testing import CliRunner
 
+import squire
 from squire.cli import app
 from squire.core.run_files import LAST
 from squire.core.tensors import load_checkpoint
@@ -169,6 +170,22 @@ def test_a_model_that_has_seen_a_fact_has_no_say_about_it(folder: Path) -> None:
         assert fusion.pool
         is_absent = (judged.edge_features == fusion.pool.means.astype(np.float32)).all(axis=1)
         assert [bool(is_absent[judged.lists.rows(i)].all()) for i in range(3)] == [True, True, False]
+
+
+def test_embeddings_judge_entities_that_were_added(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "run"
+    shutil.copytree(folder, own)
+    run = squire.Run(own)
+    before = run.answer("ada", "likes", k=30)
+    new = [("zoe", "likes", "ben"), ("cleo", "likes", "zoe")]
+    supposed = run.answer("zoe", "likes", k=5, facts=new)
+    run.add(new)
+    asked, again = (one.answer("zoe", "likes", k=5) for one in (run, squire.Run(own)))
+    assert [(a.entity, a.score) for a in asked] == [(a.entity, a.score) for a in again]
+    assert [(a.entity, a.score) for a in asked] == [(a.entity, a.score) for a in supposed]
+    judged = {a.entity: {source.name for source in a.sources} for a in run.answer("ada", "likes", k=30)}
+    assert "model" in judged["zoe"]  # as an answer
+    assert {a.entity for a in before} <= {*judged}
 
 
 def test_evaluation_shows_both_rankings(folder: Path) -> None:

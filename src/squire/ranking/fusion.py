@@ -236,12 +236,10 @@ class Fusion:
 
         Facts that are gone are no support of rules, and the model has no say in questions that they answer.
         """
-        old, pool = self.features, self.pool
+        old, pool = self.features, self.pool and self.pool.on(run)
         is_same = run.graph.num_entities == old.adjacency.num_entities
         words = old.words if is_same else words_of(run.graph, self.info.use_names)
         features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
-        if pool:
-            pool = replace(pool, scorer=pool.scorer.on(run), gone=run.forgotten)
         return replace(self, features=features, pool=pool)
 
 

@@ -111,8 +111,9 @@ def load_fusion(
         if scorer and state["edges"] == scorer.fingerprint:
             arrays = checkpoint.part("pool.")
             weights, means = arrays["weights"], arrays["means"]
-            gone = run.forgotten if run and run.base else None
-            pool = EdgePool(scorer, state["own_weight"], weights, means, gone)
+            pool = EdgePool(scorer, state["own_weight"], weights, means)
+            if run and run.base:
+                pool = pool.on(run)
         elif state["edges"]:
             logger.warning(
                 "%s: the edge embeddings have changed since they were weighed, and have no say. "

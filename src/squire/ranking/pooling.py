@@ -18,6 +18,7 @@ import torch
 from squire.graph.adjacency import Adjacency, Offsets
 from squire.ranking.edge_features import TABLE, EdgeScorer
 from squire.ranking.features import CandidateLists, Feature, Features, Floats
+from squire.search.trained import LoadedRun
 
 PENALTY = 1e-3  # of large weights
 STEPS = 100
@@ -32,6 +33,10 @@ class EdgePool:
     weights: Floats  # (feature): w, for features as they are
     means: Floats  # (feature): μ
     gone: Adjacency | None = None  # facts that they were fitted to and that are no longer known
+
+    def on(self, run: LoadedRun) -> EdgePool:
+        """The same for the facts of a run, some of which may have gone or come since the fit."""
+        return replace(self, scorer=self.scorer.on(run), gone=run.forgotten)
 
     @property
     def table(self) -> tuple[Feature, ...]:
