@@ -35,6 +35,12 @@ class FakeSteps:
     def relations(self, level: int, parents: Tensor, entities: Tensor) -> Tensor:
         return self._feed(level, parents, entities)
 
+    def skip(self, level: int, parents: Tensor, relations: Tensor) -> Tensor:
+        self._feed(level, parents, relations)
+        fed = len(self._levels[level])
+        nodes = torch.arange(fed - len(parents), fed)
+        return self._feed(level + 1, nodes, torch.full_like(nodes, self.num_entities))  # <mask>
+
     @property
     def fed(self) -> int:
         return sum(map(len, self._levels))

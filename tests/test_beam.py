@@ -313,45 +313,7 @@ def test_blocks_of_queries_come_in_order_and_alone_or_together_alike(monkeypatch
         assert one == pytest.approx(dict(zip(block.entity, block.score, strict=True)), rel=1e-4)
 
 
-# ------------------------------------------------------------------------------------------------- pools
-
-
-@given(seed=st.integers(0, 999), weight=st.sampled_from([0.0, 0.3, 1.0]), relation=st.integers(0, R - 1))
-def test_a_pool_weighs_the_queried_edge_against_all_other_paths(seed: int, weight: float, relation: int) -> None:
-    follow = naive_beam.random_follow(seed, E, R)
-    decoding = DecodingOptions(beam=(E * R) ** 2, hops=2, aggregate="pool", edge_weight=weight)
-    relations = torch.tensor([relation])
-    found = search(FakeSteps(follow, E), torch.tensor([0]), relations, decoding)
-    ranked = rank_answers(found, relations, decoding)
-    edge = np.exp(follow(0, (relation,)))
-    others = np.zeros(E)
-    for ended in naive_beam.all_paths(follow, 0, 0, 2):
-        if ended.path[:-1] != (relation,):
-            others[ended.path[-1]] += math.exp(ended.log_probability)
-    expected = edge**weight * (others + beam.LEAST_PATHS) ** (1 - weight)
-    expected /= expected.sum()
-    assert dict(zip(ranked.entity.tolist(), ranked.score.tolist(), strict=True)) == pytest.approx(
-        dict(enumerate(expected)), rel=1e-4
-    )
-    assert ranked.path_probability == pytest.approx(others[ranked.entity], abs=1e-6)
-    for answer in range(E):  # the edge is a path of every answer, and the last one
-        last = ranked.paths[ranked.path_offsets[answer + 1] - 1]
-        assert tuple(last[:3]) == (relation, ranked.entity[answer], -1)
-
-
-@given(seed=st.integers(0, 99), prune=st.sampled_from([0.1, 0.9]))
-def test_pruning_a_pool_drops_only_paths_that_do_not_count(seed: int, prune: float) -> None:
-    follow = naive_beam.random_follow(seed, E, R)
-    heads = relations = torch.zeros(1).long()
-    whole, pruned = (
-        search(FakeSteps(follow, E), heads, relations, DecodingOptions(400, "pool", share, hops=2))
-        for share in (0.0, prune)
-    )
-    kept, every = paths_of(pruned, 0), paths_of(whole, 0)
-    assert set(kept) <= set(every)
-    least = math.log(prune * beam.LEAST_PATHS)
-    # A path ends with a further token, so its hypothesis may have been kept though the whole is below.
-    assert all(every[path] < least for path in set(every) - set(kept))
+# ------------------------------------------------------------------------------------------------- options
 
 
 def test_a_pool_and_a_constraint_exclude_each_other() -> None:

@@ -242,7 +242,7 @@ def test_what_cannot_be_asked(split: str, side: str, message: str) -> None:
         ({"prune": -0.5}, "prune=-0.5: expected a share"),
         (
             {"prune": 0.5, "aggregate": "max"},
-            "prune=0.5: does not work with aggregate='max' or a constraint",
+            "prune=0.5: only works with aggregate='sum' and without a constraint",
         ),
         ({"beam": 0}, "beam=0: expected 1 to 100,000."),
         ({"aggregate": "mean"}, "aggregate='mean': expected 'sum', 'max' or 'pool'."),

@@ -18,7 +18,8 @@ DeviceOption = Annotated[str, typer.Option(help="auto (a GPU if there is one), c
 AggregateOption = Annotated[
     Literal["sum", "max", "pool"] | None,
     typer.Option(
-        help="Score answers by all paths, the best one, or all and the queried edge. Default: the recipe's."
+        help="Score answers by all paths, the best one, or relation patterns and the queried edge. "
+        "Default: the recipe's."
     ),
 ]
 AmongOption = Annotated[

@@ -67,12 +67,13 @@ def ranks_of(block: PathRanking, queries: Ids, filter: Adjacency) -> list[float]
 
 def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, constraint: str = "") -> Signature:
     """The signature of figures from paths; `seed` is the one of training."""
+    pooled = decoding.aggregate == "pool"
     return query_set.signature(
         "paths",
         beam=str(decoding.beam),
-        aggregation=decoding.aggregate + ("+edge-ends" if decoding.edge_ends else ""),
-        known_share=f"{decoding.known_share:g}" if decoding.known_share else "",
-        edge_weight=f"{decoding.edge_weight:g}" if decoding.aggregate == "pool" else "",
+        aggregation=decoding.aggregate + ("+edge-ends" if decoding.edge_ends and not pooled else ""),
+        known_share=f"{decoding.known_share:g}" if decoding.known_share and not pooled else "",
+        edge_weight=f"{decoding.edge_weight:g}" if pooled else "",
         seed=str(seed),
         constraint=constraint or (decoding.constraint.name if decoding.constraint else ""),
         prune=f"{decoding.prune:g}" if decoding.prune else "",

@@ -41,6 +41,13 @@ class TransformerDecoder:
         self._entities[level] = torch.cat([self._entities.get(level, entities[:0]), entities])
         return self._after_entity(self._feed(level, parents, entities[:, None]))
 
+    def skip(self, level: int, parents: Tensor, relations: Tensor) -> Tensor:
+        tokens = relations[:, None] + self._model.vocab.first_relation
+        self._feed(level, parents, tokens)
+        fed = len(self._levels[level])
+        nodes = torch.arange(fed - len(parents), fed, device=self.device)
+        return self.relations(level + 1, nodes, torch.full_like(nodes, self._model.vocab.mask))
+
     def _after_entity(self, states: Tensor) -> Tensor:
         logits, norm = self._logits(states, self._model.vocab.after_entity)
         return logits - norm[:, None]

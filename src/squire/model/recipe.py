@@ -233,13 +233,13 @@ class DecodeConfig(_Section):
     """Beam width: hypotheses kept at each step of the beam search."""
     aggregate: Literal["sum", "max", "pool"] = "sum"
     """The score of an answer: the sum over all its paths (the paper's self-consistency), its best path, or `pool`:
-    the sum over its paths and the model's own opinion of the queried edge, as a weighted geometric mean."""
+    patterns of relations that lead there along known edges, and the model's own opinion of the queried edge, as a
+    weighted geometric mean. A beam is then so many patterns."""
     edge_weight: float = 0.3
     """The weight of that opinion in a `pool`; the paths have the rest."""
     prune: float = 0.0
     """Drop paths whose probability is below this share of that of the tenth new answer by the queried edge alone;
-    such paths hardly change the first answers. Not with `max`; in a `pool`, below this share of the probability at
-    which paths begin to count. The paper: 0, no pruning."""
+    such paths hardly change the first answers. Only with `sum`. The paper: 0, no pruning."""
     known_share: float = 0.9
     """Guided search: the probability that a step follows a known edge where there is one. The model then need not
     memorise the graph in order to follow its edges. The paper: 0, the model alone (docs/LOG.md)."""

@@ -25,7 +25,6 @@ from squire.search.options import DecodingOptions, Guidance, Pairs
 
 SCORES_AT_ONCE = 2**23  # entity scores in memory at a time: 32 MB; half of it is 3 % slower on NELL23K
 ROUNDING = 1e-4
-LEAST_PATHS = 1e-3  # in a pool, less probable than this all paths of an answer together count like none
 RELEVANT_ANSWERS = 10  # pruning drops paths that cannot change the first answers
 
 
@@ -53,6 +52,13 @@ class Decoder(Protocol):
 
     def relations(self, level: int, parents: Tensor, entities: Tensor) -> Tensor:
         """Feed entities; return log-probabilities of the next relation or the end.
+
+        (node), (node) -> (node, edge type + 1)
+        """
+
+    def skip(self, level: int, parents: Tensor, relations: Tensor) -> Tensor:
+        """Feed relations after nodes of the previous level, and <mask> instead of an entity after each; return
+        log-probabilities of the next relation or the end.
 
         (node), (node) -> (node, edge type + 1)
         """
@@ -108,12 +114,8 @@ def search(decoder: Decoder, heads: Tensor, relations: Tensor, decoding: Decodin
     queries = torch.arange(len(heads), device=heads.device)
     follow = decoder.begin(heads, relations)
     zero = follow.new_zeros(len(heads))
-    least, fed, edges = torch.full_like(zero, -math.inf), 0, None
-    if decoding.aggregate == "pool":
-        edges, fed = edge_log_probability(decoder, relations), len(heads)
-        if decoding.prune:
-            least.fill_(math.log(decoding.prune * LEAST_PATHS))
-    elif decoding.prune:
+    least, fed = torch.full_like(zero, -math.inf), 0
+    if decoding.prune:
         least = _least_relevant(decoder, heads, relations, follow, decoding.guidance) + math.log(decoding.prune)
         fed = len(heads)
     live = _Hypotheses(queries, zero, zero[:, None], heads[:, None], queries)
@@ -121,7 +123,7 @@ def search(decoder: Decoder, heads: Tensor, relations: Tensor, decoding: Decodin
     for hop in range(1, decoding.hops + 1):
         live = _choose_relations(follow[:, :-1], live, _Beam(decoding.beam, least), decoding)
         # Every tail of the queried relation is an answer, however improbable; only the relevant ones are extended.
-        keep_all = decoding.edge_ends and hop == 1 and edges is None
+        keep_all = decoding.edge_ends and hop == 1
         beam = _Beam(decoding.beam, torch.full_like(least, -math.inf) if keep_all else least)
         live = _choose_entities(decoder, 2 * hop - 1, live, beam, decoding, fed if hop == 1 else 0)
         if keep_all:
@@ -134,12 +136,7 @@ def search(decoder: Decoder, heads: Tensor, relations: Tensor, decoding: Decodin
         end = follow[:, -1]
         if keep_all:
             end = end.masked_fill(live.paths[:, 1] == relations[live.query], 0.0)
-        ended = _finish(live, end, hop, decoding.hops)
-        if edges is not None and hop == 1:  # added below, for every answer
-            ended = ended.take(live.paths[:, 1] != relations[live.query])
-        finished.append(ended)
-    if edges is not None:
-        finished.append(_queried_edges(edges, relations, finished, decoding))
+        finished.append(_finish(live, end, hop, decoding.hops))
     columns = zip(*(vars(part).values() for part in finished), strict=True)
     return FinishedPaths(*(torch.cat(column) for column in columns))
 
@@ -148,25 +145,6 @@ def edge_log_probability(decoder: Decoder, relations: Tensor) -> Tensor:
     """The model's opinion of the queried edge, log p(t | h, r, r), after `begin`.  (query) -> (query, entity)"""
     logits, norm = decoder.entities(1, torch.arange(len(relations), device=relations.device), relations)
     return logits - norm[:, None]
-
-
-def _queried_edges(
-    edges: Tensor, relations: Tensor, finished: list[FinishedPaths], decoding: DecodingOptions
-) -> FinishedPaths:
-    """The queried edge to every answer of these paths, and to those that it leads to most probably.
-
-    edges: (query, entity), relations: (query)
-    """
-    best = edges.topk(min(decoding.beam, edges.shape[1]), dim=1).indices  # (query, best)
-    rows = torch.arange(len(relations), device=relations.device)
-    query = torch.cat([rows.repeat_interleave(best.shape[1]), *(part.query for part in finished)])
-    answer = torch.cat([best.flatten(), *(part.answer for part in finished)])
-    code = torch.unique(query * edges.shape[1] + answer)
-    query, answer = code // edges.shape[1], code % edges.shape[1]
-    paths = pad(torch.stack([relations[query], answer], 1), (0, 2 * decoding.hops - 2), value=-1)
-    tokens = torch.zeros(len(code), 2 * decoding.hops + 1, device=edges.device)
-    tokens[:, 1] = edges[query, answer]
-    return FinishedPaths(query, paths, torch.ones_like(query), tokens)
 
 
 def _least_relevant(

@@ -17,8 +17,9 @@ from torch import Tensor
 from squire.core.parallel import in_order
 from squire.core.ragged import offsets_from, ranges
 from squire.graph.adjacency import Ids, Offsets
-from squire.search.beam import LEAST_PATHS, Decoder, FinishedPaths, search
+from squire.search.beam import Decoder, FinishedPaths, search
 from squire.search.options import Aggregate, DecodingOptions
+from squire.search.patterns import LEAST, search_patterns
 
 HYPOTHESES_AT_ONCE = 2048  # over all queries of a block; their keys and values take most of a search's memory
 Floats = npt.NDArray[np.float64]
@@ -73,6 +74,10 @@ def decode(decoder: Decoder, queries: Ids, decoding: DecodingOptions) -> Iterato
     def decode_block(i: int) -> PathRanking:
         own = queries[i * at_once : (i + 1) * at_once].astype(np.int64)
         heads, relations = torch.from_numpy(own).to(decoder.device).T
+        if decoding.aggregate == "pool":
+            assert decoding.known
+            found = search_patterns(decoder, heads, relations, decoding.known, decoding)
+            return rank_answers(found, relations.cpu(), decoding)
         return rank_answers(search(decoder, heads, relations, decoding), relations, decoding)
 
     return in_order(decode_block, -(-len(queries) // at_once), threads=1)
@@ -94,7 +99,8 @@ def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOpti
     """Group paths by query and answer, and score the answers.
 
     `max`: the score of the best path (Eq. 5); `sum`: the sum of probabilities; `pool`: a logarithmic opinion pool,
-    p(edge)^w · (Σ p(path) + δ)^(1 − w), of the queried edge and all other paths, normalised over the answers.
+    p(edge)^w · (Σ p(relations) √p(entities) + δ)^(1 − w), of the queried edge and all other paths, normalised over
+    the answers. The root is between counting a path to one of n entities in full and as 1 / n (docs/LOG.md).
 
     relations: (query), the queried ones
     """
@@ -114,7 +120,9 @@ def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOpti
         edge = np.add.reduceat(probability * is_edge[by_group], firsts)
         asserted, others = edge / mass, np.maximum(mass - edge, 0)
         if decoding.aggregate == "pool":
-            pooled = _pool(edge, others, decoding.edge_weight)
+            halved = found.log_probability - found.token_log_probability[:, 1::2].sum(1) / 2
+            root = np.exp(halved.double().cpu().numpy()) * ~is_edge
+            pooled = _pool(edge, np.add.reduceat(root[by_group], firsts), decoding.edge_weight)
             total = pooled / np.bincount(query[firsts], pooled)[query[firsts]]
         else:
             total = mass if decoding.aggregate == "sum" else np.maximum.reduceat(score, firsts)
@@ -138,4 +146,4 @@ def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOpti
 def _pool(edge: Floats, paths: Floats, weight: float) -> Floats:
     """The weighted geometric mean of two opinions.  (answer) × 2 -> (answer)"""
     least = np.finfo(np.float32).tiny
-    return np.asarray(np.maximum(edge, least) ** weight * (paths + LEAST_PATHS) ** (1 - weight))
+    return np.asarray(np.maximum(edge, least) ** weight * (paths + LEAST) ** (1 - weight))

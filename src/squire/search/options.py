@@ -107,6 +107,7 @@ class DecodingOptions:
     guidance: Guidance | None = None
     edge_ends: bool = False  # does a path that consists of the queried edge always end there?
     edge_weight: float = 0.3  # of the queried edge in a pool; the other paths have the rest
+    known: Adjacency | None = None  # the edges that the paths of a pool follow
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:
@@ -119,9 +120,9 @@ class DecodingOptions:
         if not 0 <= self.edge_weight <= 1:
             raise SettingError(f"edge_weight={self.edge_weight:g}: expected a share from 0 to 1.")
         # A path that adds little to a sum may still be the best path, or the only one that is allowed.
-        if self.prune and (self.aggregate == "max" or self.constraint):
+        if self.prune and (self.aggregate != "sum" or self.constraint):
             raise SettingError(
-                f"prune={self.prune:g}: does not work with aggregate='max' or a constraint. Set it to 0."
+                f"prune={self.prune:g}: only works with aggregate='sum' and without a constraint. Set it to 0."
             )
         if self.aggregate == "pool" and self.constraint:
             raise SettingError("aggregate='pool': does not work with a constraint. Choose 'sum' or 'max'.")
@@ -148,7 +149,7 @@ class DecodingOptions:
         if aggregate is None:  # a fact that no allowed edge states cannot be pooled
             aggregate = "sum" if own.aggregate == "pool" and constraint else own.aggregate
         if prune is None:
-            prune = own.prune if aggregate != "max" and not constraint else 0.0
+            prune = own.prune if aggregate == "sum" and not constraint else 0.0
         return cls(
             own.beam if beam is None else beam,
             aggregate,
@@ -158,4 +159,5 @@ class DecodingOptions:
             Guidance(known_edges, own.known_share) if own.known_share else None,
             own.edge_ends if edge_ends is None else edge_ends,
             own.edge_weight,
+            known_edges.adjacency,
         )
