@@ -64,7 +64,7 @@ def train(
         resume=resume, fuse=fuse, model=model, holdout=holdout, missing=missing,
     )  # fmt: skip
     if not run.is_finished:
-        say(f"To continue: squire train --out {folder} --resume")
+        say(f"To continue: squire train --out {folder} --resume{'' if model else ' --no-model'}")
 
 
 SAMPLE = 2000  # questions of valid that are ranked after fusing
@@ -81,12 +81,14 @@ def fuse(
     ] = True,
     missing: MissingOption = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Time limit: with fewer rules and questions if need be.")
+        float | None, typer.Option(help="Time limit: fewer rules and questions if need be; repeat to go on.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden parts and of the ranker.")] = 0,
 ) -> None:
     """Fit the fusion again: a ranker that weighs rules, frequency, similar entities, connections and names."""
     fused = squire.fuse(run, folds=folds, edges=edges, names=names, missing=missing, minutes=minutes, seed=seed)
+    if not fused.is_finished:
+        say("The time was not enough for all rules and questions; the same command goes on from here.")
     if len(fused.graph.valid):
         print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False, sample=SAMPLE))
 
