@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
@@ -135,8 +136,15 @@ def print_answers(found: squire.Answers, paths: int = 1) -> None:
         out.print(title, soft_wrap=True)
         out.print(Text(f"       {one.sentence}"), soft_wrap=True)
         print_evidence(one, paths)
+    print_caveat(found[:1])
     if not len(found):
         out.print("no path leads to a new answer", style="yellow")
+
+
+def print_caveat(answers: Sequence[squire.Answer]) -> None:
+    """That evidence rests on a sample, if it does."""
+    if any(one.sampled for one in answers):
+        out.print(Text("     Some evidence is estimated from a sample of the edges near hubs.", "dim"))
 
 
 def print_evidence(answer: squire.Answer, paths: int) -> None:
@@ -186,6 +194,7 @@ def print_check(found: squire.FactCheck) -> None:
     out.print(Text.assemble("     ", (found.summary, "cyan"), rank), soft_wrap=True)
     out.print(Text(f"     {found.answer.sentence}"), soft_wrap=True)
     print_evidence(found.answer, 1)
+    print_caveat([found.answer])
     for sentence in found.against:
         out.print(Text.assemble(("     against: ", "yellow"), sentence), soft_wrap=True)
 

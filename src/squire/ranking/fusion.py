@@ -212,8 +212,9 @@ class Fusion:
             return np.concatenate(columns)[order]
 
         one = CandidateLists(
-            query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
-        )
+            query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order],
+            np.array([any(map(lists.is_sampled, range(len(lists))))]),
+        )  # fmt: skip
         model = None if self.pool is None else column("edge_features")
         # Those of the lists that they come from: further candidates do not change how likely a fact is.
         shares = column("rank_score"), column("confidence")
