@@ -136,6 +136,7 @@ def candidates_with(confidence: list[list[float]]) -> Candidates:
         np.arange(count, dtype=np.int32),
         np.zeros((count, 2), np.int32),
         np.array(confidence),
+        np.zeros(1, bool),
     )
 
 

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from graphs import make_graph
 from test_mine import random_graph
+from typer.testing import CliRunner
 
 import squire
+from squire.cli import app
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.ranking import features
-from squire.ranking.features import CandidateFeatures
+from squire.ranking.features import CandidateFeatures, CandidateLists
 from squire.ranking.fusion import FusionOptions, fit_fusion
 from squire.ranking.networks import NetworkOptions
 from squire.rules import application
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.rules import Rules
 
 ENTITIES, RELATIONS = 600, 4
 
 
-def hub_graph() -> Graph:
+def hub_graph(entities: int = ENTITIES) -> Graph:
     """One entity is linked to all others by every relation; the others have a few edges."""
     rng = np.random.default_rng(0)
-    facts = [(f"e{i}", f"r{r}", "hub") for i in range(ENTITIES) for r in range(RELATIONS)]
+    facts = [(f"e{i}", f"r{r}", "hub") for i in range(entities) for r in range(RELATIONS)]
     facts += [
         (f"e{h}", f"r{r}", f"e{t}")
         for h, r, t in zip(*rng.integers(0, [[ENTITIES], [RELATIONS], [ENTITIES]], (3, 900)), strict=True)
@@ -84,6 +88,54 @@ def test_features_within_the_budget_are_exact_and_beyond_it_close(monkeypatch: p
     ]
     asked = totals[0] > 0
     assert np.sum(totals[1][asked]) == pytest.approx(np.sum(totals[0][asked]), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "tiny"),
+    [
+        (features, "EDGES", 50),
+        (features, "VOTERS_HEARD", 20),
+        (features, "STEPS", 500),
+        (application, "BUDGET", 100),
+    ],
+)
+def test_a_question_is_marked_if_a_budget_made_a_sample_of_its_evidence(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, tiny: int
+) -> None:
+    train = hub_graph(3 * ENTITIES).train  # a rule may always take 1,000 steps
+    rules = mine_rules(train, MiningOptions(length=2)).rules
+    hub = int(np.argmax(np.diff(train.offsets)))
+    queries = np.array([[hub, RELATIONS], [hub, RELATIONS]], np.int32)  # the second reuses what the first found
+    assert not CandidateFeatures(train, rules).describe(queries).is_sampled(0)
+    monkeypatch.setattr(module, name, tiny)
+    found = CandidateFeatures(train, rules).describe(queries)
+    assert found.is_sampled(0)
+    assert found.is_sampled(1)
+    assert CandidateLists.join([found, found]).take(np.arange(2)).is_sampled(0)
+
+
+def test_a_question_without_hubs_is_not_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parts without a link, of which one has a hub: each question of a block has its own mark."""
+    facts = [(i, 0, 0) for i in range(1, 100)] + [(101, 1, 102), (102, 1, 103), (103, 1, 101), (104, 1, 102)]
+    train = Adjacency.build(np.array(facts, np.int32), 105, 2)
+    monkeypatch.setattr(features, "EDGES", 50)
+    found = CandidateFeatures(train, Rules.empty(2)).describe(np.array([[101, 1], [0, 2], [103, 1]], np.int32))
+    assert [found.is_sampled(i) for i in range(3)] == [False, True, False]
+
+
+def test_answers_say_that_their_evidence_is_from_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = "estimated from a sample"
+    run = squire.train(hub_graph(), tmp_path / "run", model=False, progress=False)
+    ask = ["answer", str(run.folder), "hub", "r0", "-k", "2"]
+    for edges, sampled in ((10_000, False), (50, True)):
+        monkeypatch.setattr(features, "EDGES", edges)
+        run = squire.Run(run.folder)
+        found = run.answer("hub", "r0", k=2)
+        assert found.sampled == sampled
+        assert [one["sampled"] for one in found.as_dict()["answers"]] == [sampled] * 2
+        assert (note in repr(found)) == sampled
+        assert run.check("hub", "r0", "e1").answer.sampled == sampled
+        assert (note in CliRunner().invoke(app, ask).output) == sampled
 
 
 def test_a_time_limit_is_kept_and_gives_a_fusion() -> None:

@@ -18,7 +18,7 @@ from squire.errors import Interrupted, SettingError
 from squire.graph.changes import Action, Change, load_changes, record_change
 from squire.graph.graph import Graph
 from squire.graph.loading import is_divided, load_graph
-from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.mining import MiningOptions, mine_rules, mining_of
 from squire.rules.ruleset import RuleSet
 
 if TYPE_CHECKING:
@@ -73,19 +73,24 @@ def mine(
     """Mine rules from the train split, and save them if a file is named. `options` are those of `MiningOptions`.
 
     After Ctrl-C, or when the time of `minutes` is up, the rules found so far are returned, with `complete` set to
-    False. Under torchrun, several processes share the work.
+    False. If they are saved, the same call later goes on from there: until all rules are found, what was mined is
+    kept in a folder beside the file. Under torchrun, several processes share the work.
 
     >>> rules = squire.mine("world", length=2)
     """
     with _together() as leads:
         source = graph.name if isinstance(graph, Graph) else str(graph)
         graph, chosen = _graph(graph), MiningOptions(**options)
+        done = None
         if save_to is not None:
             ensure_creatable(Path(save_to))
+            done = mining_of(Path(save_to), graph.train, chosen)
         with progress_bar("mining", progress and leads) as bar:
-            rules = RuleSet.from_mined(graph, mine_rules(graph.train, chosen, bar.stage), chosen, source)
+            rules = RuleSet.from_mined(graph, mine_rules(graph.train, chosen, bar.stage, done), chosen, source)
         if save_to is not None and leads:
             rules.save(save_to)
+        if done is not None and rules.complete:
+            done.remove()
     return rules
 
 
@@ -141,7 +146,7 @@ def train(
 
     recipe: a name, a TOML file, or "auto" to choose by the graph's size.
     settings: changes to the recipe, as {"train.epochs": 5}.
-    minutes: time limit for training the model; `resume=True` continues later. Without a model, for the fusion.
+    minutes: time limit for training the model, or without a model for the fusion; `resume=True` continues later.
     fuse, model: leave out the fusion, or the model.
     holdout: the share of a single file that is set aside for validation, and as much for testing; 0.05 by default.
     Answers know these facts, too. With 0 nothing is set aside, and there is nothing to evaluate on.
@@ -191,12 +196,13 @@ def fuse(
     names: words that the names of entities share are evidence.
     missing: the share of true facts that the graph is assumed to lack, on which confidence depends. By default
     that of valid and test, at most 0.1.
-    minutes: a time limit, within which fewer rules are mined and fewer questions asked if need be.
+    minutes: a time limit, within which fewer rules are mined and fewer questions asked if need be. `is_finished`
+    is False then, and the next call goes on with the rules that were mined.
     Under torchrun, several processes share the work.
     """
     from squire.graph.folds import FOLDS, MAX_FOLDS
     from squire.ranking.fusion import FusionOptions
-    from squire.training.pipeline import existing_run, fuse_run
+    from squire.training.pipeline import existing_run, fuse_run, is_unfinished
 
     if folds is not None and not 2 <= folds <= MAX_FOLDS:
         raise SettingError(f"folds={folds}: expected 2 to {MAX_FOLDS}.")
@@ -206,7 +212,9 @@ def fuse(
         check_run(folder)
         with progress_bar("fusing", progress and leads) as bar:
             fuse_run(folder, options, bar.stage, edges=edges)
-    return Run(folder)
+    fused = Run(folder)
+    fused.is_finished = not is_unfinished(folder)
+    return fused
 
 
 def plot(runs: Sequence[Run | str | Path], output: str | Path | None = None) -> Path:
@@ -233,7 +241,7 @@ class Run:
 
     def __init__(self, folder: str | Path, device: str = "cpu") -> None:
         self.folder, self.device = Path(folder), device
-        self.is_finished = True  # False after `train` has stopped before the end
+        self.is_finished = True  # False after `train` or `fuse` has stopped before the end
         check_run(self.folder)
 
     @cached_property

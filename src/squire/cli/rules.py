@@ -35,12 +35,12 @@ def mine(
     ] = 300_000,
     budget: Annotated[float, typer.Option(help="Steps per length; beyond it counts are estimates.")] = 5e10,
     minutes: Annotated[
-        float | None, typer.Option(help="Time limit: the best rules that can be found in it.")
+        float | None, typer.Option(help="Time limit: the best rules found in it; repeat to go on.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the estimates.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Default: one per core.")] = None,
 ) -> None:
-    """Mine rules from the train split, in AnyBURL's file format. Ctrl-C keeps what was found."""
+    """Mine rules from the train split, in AnyBURL's file format. Ctrl-C keeps what was found; repeat to go on."""
     rules = squire.mine(
         source, save_to=output, length=length, min_support=support, min_confidence=confidence, constants=constants,
         constant_support=constant_support, constant_confidence=constant_confidence, max_constants=max_constants,
@@ -50,10 +50,10 @@ def mine(
     counts = f"{closed:,} closed, {len(rules) - closed:,} with constants; {estimated:,} with estimated counts"
     say(f"{len(rules):,} rules ({counts}): {output}")
     if rules.interrupted:
-        errors.print("[yellow]interrupted:[/] these are the rules found until then")
+        errors.print("[yellow]interrupted:[/] these are the rules found until then; the same command goes on")
         raise typer.Exit(130)
     if not rules.complete:
-        errors.print("[yellow]the time is up:[/] these are the rules found until then")
+        errors.print("[yellow]the time is up:[/] these are the rules found until then; the same command goes on")
 
 
 @app.command(epilog="Example: squire rules show rules.tsv --relation 'official language'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
@@ -64,7 +65,7 @@ def train(
         resume=resume, fuse=fuse, model=model, holdout=holdout, missing=missing,
     )  # fmt: skip
     if not run.is_finished:
-        say(f"To continue: squire train --out {folder} --resume")
+        say(f"To continue: squire train --out {folder} --resume{'' if model else ' --no-model'}")
 
 
 SAMPLE = 2000  # questions of valid that are ranked after fusing
@@ -81,12 +82,14 @@ def fuse(
     ] = True,
     missing: MissingOption = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Time limit: with fewer rules and questions if need be.")
+        float | None, typer.Option(help="Time limit: fewer rules and questions if need be; repeat to go on.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden parts and of the ranker.")] = 0,
 ) -> None:
     """Fit the fusion again: a ranker that weighs rules, frequency, similar entities, connections and names."""
     fused = squire.fuse(run, folds=folds, edges=edges, names=names, missing=missing, minutes=minutes, seed=seed)
+    if not fused.is_finished:
+        say("The time was not enough for all rules and questions; the same command goes on from here.")
     if len(fused.graph.valid):
         print_evaluation(fused.evaluate(split="valid", ranking="fused", evidence=False, sample=SAMPLE))
 
@@ -133,8 +136,15 @@ def print_answers(found: squire.Answers, paths: int = 1) -> None:
         out.print(title, soft_wrap=True)
         out.print(Text(f"       {one.sentence}"), soft_wrap=True)
         print_evidence(one, paths)
+    print_caveat(found[:1])
     if not len(found):
         out.print("no path leads to a new answer", style="yellow")
+
+
+def print_caveat(answers: Sequence[squire.Answer]) -> None:
+    """That evidence rests on a sample, if it does."""
+    if any(one.sampled for one in answers):
+        out.print(Text("     Some evidence is estimated from a sample of the edges near hubs.", "dim"))
 
 
 def print_evidence(answer: squire.Answer, paths: int) -> None:
@@ -184,6 +194,7 @@ def print_check(found: squire.FactCheck) -> None:
     out.print(Text.assemble("     ", (found.summary, "cyan"), rank), soft_wrap=True)
     out.print(Text(f"     {found.answer.sentence}"), soft_wrap=True)
     print_evidence(found.answer, 1)
+    print_caveat([found.answer])
     for sentence in found.against:
         out.print(Text.assemble(("     against: ", "yellow"), sentence), soft_wrap=True)
 

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +19,7 @@ from squire.core.processes import interruptions
 from squire.errors import SettingError
 
 Result = TypeVar("Result")
+EXCHANGE_SECONDS = 60.0  # between processes that share a loop
 CHUNKS = 32  # per thread: few enough to cost nothing, many enough for threads to finish together
 
 
@@ -74,18 +75,31 @@ def agreed(value: Result) -> Result:
 def _share_out(
     task: Callable[[int], Result], count: int, threads: int, until: float, processes: Processes
 ) -> Iterator[tuple[int, Result]]:
-    """Like `as_done`, with the results of all processes. Ctrl-C stops all of them, here."""
-    own, done = range(processes.rank, count, processes.size), []
-    with sharing(None), interruptions(patient=True) as interrupted:
-        for i, result in as_done(lambda i: task(own[i]), len(own), threads, until=until):
-            done.append((own[i], result))
-            if interrupted:
-                break
-    parts = processes.gather((done, bool(interrupted)))
-    if any(stopped for _, stopped in parts):
-        raise KeyboardInterrupt
-    for part, _ in parts:
-        yield from part
+    """Like `as_done`, with the results of all processes. Ctrl-C stops all of them, here.
+
+    Results are exchanged every so often, so that little is lost with a process.
+    """
+    own, busy = list(range(processes.rank, count, processes.size)), True
+    while busy:
+        done: dict[int, Result] = {}
+        exchange = min(until, time.monotonic() + EXCHANGE_SECONDS)
+        with sharing(None), interruptions(patient=True) as interrupted:
+            for i, result in as_done(_numbered(task, own), len(own), threads, until=exchange):
+                done[own[i]] = result
+                if interrupted:
+                    break
+        own = [i for i in own if i not in done] if time.monotonic() <= until else []
+        parts = processes.gather((done, bool(interrupted), bool(own)))
+        for part, _, _ in parts:
+            yield from part.items()
+        if any(stopped for _, stopped, _ in parts):
+            raise KeyboardInterrupt
+        busy = any(has_more for _, _, has_more in parts)
+
+
+def _numbered(task: Callable[[int], Result], numbers: Sequence[int]) -> Callable[[int], Result]:
+    """The task for position i of these numbers."""
+    return lambda i: task(numbers[i])
 
 
 # ------------------------------------------------------------------------------------------------------- loops
@@ -101,7 +115,7 @@ def as_done(
     """The numbers and results of `task(0)` … `task(count - 1)`, in the order in which they finish.
 
     Closing the iterator, as Ctrl-C does, cancels the tasks that have not started. Those that run are waited for;
-    long ones should watch `stopped`, which is set then. After `until` (`time.monotonic`) the rest is left out.
+    long ones should watch `stopped`, which is set then. After `until` (`time.monotonic`) no more are started.
     """
     if processes := _sharing.get():
         yield from _share_out(task, count, threads, until, processes)
@@ -122,9 +136,12 @@ def _on_threads(
         try:
             for future in as_completed(list(number)):
                 # Popped to free memory: there may be millions of results.
-                yield number.pop(future), future.result()
+                i = number.pop(future)
+                if not future.cancelled():
+                    yield i, future.result()
                 if time.monotonic() > until:
-                    return
+                    for waiting in number:  # those that run are waited for in any case
+                        waiting.cancel()
         finally:
             if stopped:
                 stopped.set()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from squire.core.compile import inner_kernel, int64
-from squire.rules._walks import lower_bound, span, stride
+from squire.rules._walks import lower_bound, noted_stride, span
 
 Array = Any  # numba infers the types
 
@@ -114,6 +114,7 @@ class FeatureScratch(NamedTuple):
     touched: Array  # (6, entity): where similarity, vote, signature_vote, one, two and words_vote are not zero
     best: Array  # (most)
     best_score: Array  # (most)
+    sampled: Array  # (1): was a sample of the edges looked at, for this query?
 
 
 @inner_kernel
@@ -183,7 +184,7 @@ def fill_connections(h: int, t: int, r: int, index: GraphIndex, sizes: Sizes, s:
     degree = index.offsets[h + 1] - index.offsets[h]
     three = 0.0  # walked backwards from t: the graph has every edge in both directions
     low, high = index.offsets[t], index.offsets[t + 1]
-    step = stride(high - low, sizes.edges)
+    step = noted_stride(high - low, sizes.edges, s.sampled)
     for edge in range(low + t % step, high, step):
         b = index.tails[edge]
         if s.two[b] > 0:
@@ -213,7 +214,7 @@ def fill_tails_and_names(
         alike = 0.0
         if low < high:
             first, last = index.offsets[t], index.offsets[t + 1]
-            step = stride(last - first, sizes.edges)
+            step = noted_stride(last - first, sizes.edges, s.sampled)
             for edge in range(first + t % step, last, step):
                 alike += step * s.wanted[index.attribute[edge]]
         x[i, 0] = alike * index.scale[t]
@@ -236,7 +237,7 @@ def fill_tails_and_names(
 def _want(tail: int, share: float, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> None:
     """Add a share of a tail's rows to the wanted ones; a share of 0 sets its items to 0."""
     low, high = index.offsets[tail], index.offsets[tail + 1]
-    step = stride(high - low, sizes.edges)
+    step = noted_stride(high - low, sizes.edges, s.sampled)
     for edge in range(low + tail % step, high, step):
         a = index.attribute[edge]
         s.wanted[a] = s.wanted[a] + step * share * index.rarity[a] * index.scale[tail] if share else 0.0

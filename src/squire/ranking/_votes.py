@@ -27,7 +27,7 @@ from squire.ranking._features import (
     fill_votes,
     likeness,
 )
-from squire.rules._walks import inverse, span, stride
+from squire.rules._walks import inverse, noted_stride, span
 
 Array = Any  # numba infers the types
 
@@ -44,6 +44,7 @@ def describe(
     offsets: Array,  # (query + 1): output, where the candidates of each query start
     candidates: Array,  # (capacity): output, sorted
     features: Array,  # (capacity, feature): output, must be zero
+    sampled: Array,  # (query): input, is the query's rule evidence from a sample? output, is any of its evidence?
 ) -> None:
     """The candidates of all queries and their features."""
     relation = int64(-1)
@@ -53,13 +54,16 @@ def describe(
             _leave(s)
             _enter(r, index, sizes, s)
             relation = r
+        s.sampled[0] = sampled[query]
         num_voted, total, close_total = _vote(h, r, index, sizes, s)
         num_signed, signature_total = _vote_by_likeness(
-            h, r, index, index.signature, sizes, sizes.power, s.row, s.signature_vote, s.touched[2]
-        )
+            h, r, index, index.signature, sizes, sizes.power, s.row, s.signature_vote, s.touched[2],
+            s.sampled,
+        )  # fmt: skip
         num_named, words_total = _vote_by_likeness(
-            h, r, index, index.words, sizes, sizes.words_power, s.words_row, s.words_vote, s.touched[5]
-        )
+            h, r, index, index.words, sizes, sizes.words_power, s.words_row, s.words_vote, s.touched[5],
+            s.sampled,
+        )  # fmt: skip
         num_one, num_two = _walk(h, index, sizes, s)
         _chances(query, rule, s)
         of_rules = rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
@@ -81,6 +85,7 @@ def describe(
             h, r, s.touched[5, :num_named], words_total, index, sizes, s, candidates[first:last],
             x[:, at.tails :], x[:, at.names :],
         )  # fmt: skip
+        sampled[query] = s.sampled[0]
         _clear(s, num_voted, num_signed, num_one, num_two, num_named)
     _leave(s)
 
@@ -128,7 +133,7 @@ def _similar(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch)
     similar = s.touched[0]
     count = 0
     first, last = index.offsets[h], index.offsets[h + 1]
-    skip = stride(last - first, sizes.edges)
+    skip = noted_stride(last - first, sizes.edges, s.sampled)
     most = max(sizes.steps // max((last - first) // skip, 1), 1)  # entities that one neighbour brings
     for edge in range(first + h % skip, last, skip):
         weight = index.rarity[index.attribute[edge]]
@@ -136,7 +141,7 @@ def _similar(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch)
             continue
         b = index.relations[edge]
         low, high = span(index.offsets, index.relations, index.tails[edge], inverse(b, num_relations))
-        step = stride(high - low, most)
+        step = noted_stride(high - low, most, s.sampled)
         for other in range(low + h % step, high, step):
             m = index.tails[other]
             if m != h:
@@ -174,7 +179,7 @@ def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) ->
         if weight >= least:
             close_total += weight
         low, high = span(index.offsets, index.relations, m, r)
-        step = stride(high - low, most)
+        step = noted_stride(high - low, most, s.sampled)
         for edge in range(low + h % step, high, step):
             t = index.tails[edge]
             if s.vote[t] == 0:
@@ -190,7 +195,7 @@ def _vote(h: int, r: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) ->
 @inner_kernel
 def _vote_by_likeness(
     h: int, r: int, index: GraphIndex, profile: Profile, sizes: Sizes, power: int, row: Array, votes: Array,
-    touched: Array,
+    touched: Array, sampled: Array,
 ) -> tuple[int, float]:  # fmt: skip
     """The same by similarity of rows.  row: (item), votes: (entity), touched: output, entities with votes"""
     count, total = 0, 0.0
@@ -198,7 +203,7 @@ def _vote_by_likeness(
         return count, total
     add_row(h, 1.0, profile, row)
     first, last = index.head_offsets[r], index.head_offsets[r + 1]
-    skip = stride(last - first, sizes.voters_heard)
+    skip = noted_stride(last - first, sizes.voters_heard, sampled)
     most = max(sizes.steps // max((last - first) // skip, 1), sizes.voters)  # tails of one voter
     for i in range(first + h % skip, last, skip):
         m = index.head[i]
@@ -209,7 +214,7 @@ def _vote_by_likeness(
             continue
         total += weight
         low, high = span(index.offsets, index.relations, m, r)
-        step = stride(high - low, most)
+        step = noted_stride(high - low, most, sampled)
         for edge in range(low + h % step, high, step):
             t = index.tails[edge]
             if votes[t] == 0:
@@ -231,12 +236,12 @@ def _walk(h: int, index: GraphIndex, sizes: Sizes, s: FeatureScratch) -> tuple[i
             s.touched[3, num_one] = a
             num_one += 1
         s.one[a] += 1 / degree
-    skip = stride(num_one, sizes.edges)
+    skip = noted_stride(num_one, sizes.edges, s.sampled)
     most = max(sizes.steps // max(num_one // skip, 1), 1)  # edges of one neighbour
     for i in range(h % skip, num_one, skip):
         a = s.touched[3, i]
         low, high = index.offsets[a], index.offsets[a + 1]
-        step = stride(high - low, most)
+        step = noted_stride(high - low, most, s.sampled)
         share = skip * step * s.one[a] / (high - low)
         for edge in range(low + h % step, high, step):
             b = index.tails[edge]

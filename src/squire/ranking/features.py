@@ -120,9 +120,15 @@ class CandidateLists:
     offsets: Offsets  # (query + 1)
     candidates: Ids  # (candidate), sorted within a query
     features: Features  # (candidate, feature)
+    # (query): does its evidence rest on a sample of the edges of hubs? None: no
+    sampled: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    def is_sampled(self, query: int) -> bool:
+        """Whether the evidence of a query rests on a sample of the edges of hubs."""
+        return self.sampled is not None and bool(self.sampled[query])
 
     def rows(self, query: int) -> slice:
         """The candidates of one query."""
@@ -136,7 +142,8 @@ class CandidateLists:
     def take(self, keep: Offsets) -> CandidateLists:
         """Only the candidates at these sorted positions; all queries stay."""
         counts = np.bincount(self.query[keep], minlength=len(self))
-        return CandidateLists(self.queries, offsets_from(counts), self.candidates[keep], self.features[keep])
+        kept = self.candidates[keep], self.features[keep]
+        return CandidateLists(self.queries, offsets_from(counts), *kept, self.sampled)
 
     def facts(self, adjacency: Adjacency) -> Offsets:
         """The positions of the candidates that are facts.  (fact), ascending"""
@@ -169,7 +176,8 @@ class CandidateLists:
         """Only these queries; the others must have no candidates."""
         sizes = np.diff(self.offsets)[chosen]
         offsets = offsets_from(sizes)
-        return CandidateLists(self.queries[chosen], offsets, self.candidates, self.features)
+        sampled = None if self.sampled is None else self.sampled[chosen]
+        return CandidateLists(self.queries[chosen], offsets, self.candidates, self.features, sampled)
 
     @classmethod
     def join(cls, parts: Sequence[CandidateLists]) -> CandidateLists:
@@ -177,7 +185,8 @@ class CandidateLists:
         sizes = np.concatenate([np.diff(part.offsets) for part in parts])
         columns = zip(*((part.queries, part.candidates, part.features) for part in parts), strict=True)
         queries, candidates, features = (np.concatenate(column) for column in columns)
-        return cls(queries, offsets_from(sizes), candidates, features)
+        flags = [np.zeros(len(part), bool) if part.sampled is None else part.sampled for part in parts]
+        return cls(queries, offsets_from(sizes), candidates, features, np.concatenate(flags))
 
 
 # ------------------------------------------------------------------------------------------- candidate features
@@ -242,12 +251,13 @@ class CandidateFeatures:
         offsets = np.zeros(len(queries) + 1, np.int64)
         candidates = np.empty(len(queries) * MOST_CANDIDATES, np.int32)
         features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
-        scratch = new_scratch(self.index, MOST_CANDIDATES)
+        scratch, sampled = new_scratch(self.index, MOST_CANDIDATES), answers.sampled.copy()
         kernels.describe(
-            queries, wanted, self.index, rule, self._sizes, self._columns, scratch, offsets, candidates, features
+            queries, wanted, self.index, rule, self._sizes, self._columns, scratch, offsets, candidates, features,
+            sampled,
         )  # fmt: skip
         end = int(offsets[-1])
-        return CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy())
+        return CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy(), sampled)
 
     def answers_by_rules(self, queries: Ids) -> Candidates:
         """What rules predict.  queries: (query, 2)"""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from squire.core.done_tasks import DoneTasks
 from squire.core.parallel import agreed, one_ahead, thread_count
 from squire.core.ragged import offsets_from
 from squire.core.relations import both_directions, is_inverse
@@ -95,6 +96,7 @@ class FusionInfo:
     use_names: bool
     mining: dict[str, Any]
     missing: float  # share of true facts that the graph is assumed to lack
+    complete: bool = True  # False if a time limit left out rules or questions
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,9 @@ class Fusion:
             return np.concatenate(columns)[order]
 
         one = CandidateLists(
-            query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order]
-        )
+            query[None], offsets_from([len(order)]), lists.candidates[order], lists.features[order],
+            np.array([any(map(lists.is_sampled, range(len(lists))))]),
+        )  # fmt: skip
         model = None if self.pool is None else column("edge_features")
         # Those of the lists that they come from: further candidates do not change how likely a fact is.
         shares = column("rank_score"), column("confidence")
@@ -250,8 +253,12 @@ def fit_fusion(
     graph: Graph,
     options: FusionOptions | None = None,
     progress: Stage | None = None,
+    done: DoneTasks | None = None,
 ) -> Fusion:
-    """Fit ranker and calibration; without a time limit the result depends on train, valid and the options only."""
+    """Fit ranker and calibration; without a time limit the result depends on train, valid and the options only.
+
+    done: what was mined before, and is not mined again
+    """
     options, stage = options or FusionOptions(), progress or (lambda name, done, total: None)
     mining, seed, began = options.mining, options.seed, time.monotonic()
     if options.minutes is not None:
@@ -259,7 +266,8 @@ def fit_fusion(
     unlinked = pairs_look_unlinked(graph) if options.unlinked is None else options.unlinked
     words = words_of(graph, options.use_names)
 
-    features = CandidateFeatures(graph.train, _mine(graph.train, mining, stage), unlinked, words)
+    rules, has_all = _mine(graph.train, mining, stage, done)
+    features = CandidateFeatures(graph.train, rules, unlinked, words)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)
@@ -284,7 +292,7 @@ def fit_fusion(
     mined_with = {key: value for key, value in asdict(mining).items() if key != "threads"}  # no effect on rules
     info = FusionInfo(
         seed, options.folds, len(training.folds), training.queries, len(training.lists), unlinked,
-        options.use_names, mined_with, missing,
+        options.use_names, mined_with, missing, has_all and effort == 1,
     )  # fmt: skip
     fusion = Fusion(features, ranker, Calibrations(()), confidence, info)
     return _calibrated(fusion, graph, stage, int(effort * CALIBRATION_QUERIES))
@@ -330,13 +338,18 @@ def words_of(graph: Graph, use_names: bool) -> Profile:
     return Profile._make(graph.kept.get("words", lambda: name_words(graph.labels.entities)))
 
 
-def _mine(adjacency: Adjacency, options: MiningOptions, stage: Stage) -> Rules:
-    mined = mine_rules(adjacency, options, stage)
+def _mine(
+    adjacency: Adjacency, options: MiningOptions, stage: Stage, done: DoneTasks | None
+) -> tuple[Rules, bool]:
+    """The rules, and whether they are all."""
+    mined = mine_rules(adjacency, options, stage, done)
     if mined.interrupted:
         raise KeyboardInterrupt
     if not mined.complete:
         logger.info("not all rules were found in time")
-    return mined.rules
+    if done is not None and options.minutes is not None:
+        done.save()  # the next call goes on from here
+    return mined.rules, mined.complete
 
 
 def _hidden_fold(

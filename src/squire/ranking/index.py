@@ -134,5 +134,6 @@ def new_scratch(index: GraphIndex, most: int) -> FeatureScratch:
         known=np.zeros(n, bool),
         touched=np.zeros((6, n), np.int64),
         best=np.zeros(most + 1, np.int64),
+        sampled=np.zeros(1, bool),
         **{name: np.zeros(size) for name, size in sizes.items()},
     )

@@ -147,6 +147,7 @@ class Answer:
     sources: tuple[Source, ...] = ()  # contributions, strongest first; empty if ranked by paths
     basis: str = ""  # the main sources: "rules and similar entities", "frequency alone"
     claim: str = ""  # "The currency of Spain is probably Euro"
+    sampled: bool = False  # near hubs, votes, walks and rules looked at a sample of the edges
 
     @classmethod
     def from_fact(cls, edge: Edge) -> Answer:
@@ -233,6 +234,11 @@ class Answers(Sequence[Answer]):
         more = f" … and {left:,} more" if self.facts and left else ""
         return " · ".join(one.entity for one in self.facts) + more
 
+    @property
+    def sampled(self) -> bool:
+        """Whether evidence rests on a sample of the edges of hubs."""
+        return any(one.sampled for one in self.answers)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the fields of these classes (docs/answers.md)."""
         return asdict(self)
@@ -262,6 +268,8 @@ class Answers(Sequence[Answer]):
             lines += [f"       new since training: {edge.fact}" for edge in one.evidence.added]
         if len(self.answers) > SHOWN:
             lines.append(f"     … and {len(self.answers) - SHOWN} more")
+        if self.sampled:
+            lines.append("     Some evidence is estimated from a sample of the edges near hubs.")
         return "\n".join(lines if self.answers else [*lines, "     no new answer"])
 
     def _repr_html_(self) -> str:

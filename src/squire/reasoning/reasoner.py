@@ -420,7 +420,10 @@ class Reasoner:
                     rank, chance = len(answers) + 1, float(judged.rank_score[at])
                     said = self._claim(judged.lists.queries[query[at]], entity, judgement[0])
                     paths_to = found[entity]
-                    one = Answer(rank, self._entity(entity), chance, False, *paths_to, *judgement, said)
+                    one = Answer(
+                        rank, self._entity(entity), chance, False, *paths_to, *judgement, said,
+                        judged.lists.is_sampled(int(query[at])),
+                    )  # fmt: skip
                     answers.append((entity, one))
             yield answers
 

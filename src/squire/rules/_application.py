@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from squire.core.compile import inner_kernel, int64, kernel
-from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span, stride
+from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, noted_stride, reach, span
 
 Array = Any
 
@@ -39,6 +39,7 @@ class ApplyScratch(NamedTuple):
     ends: Array  # (entity)
     reached: Array  # (entity)
     slot_of: Array  # (entity): 1 + its position among the answers; 0 between queries
+    sampled: Array  # (1): whether rules of this query looked at a sample of the edges
 
 
 class FoundAnswers(NamedTuple):
@@ -63,12 +64,11 @@ def apply_query(
     found: FoundAnswers,
 ) -> tuple[int, int]:
     """Finds the answers of the rules to (head, query, ?). Gives their number and the last token used."""
+    scratch.sampled[0] = False
     count, token = _by_closed(head, query, closed, edges, scratch, token, budget, found)
     num_relations = (len(closed.offsets) - 1) // 2
-    count = _by_constants(head, query, num_relations, constants, edges, scratch.slot_of, budget, count, found)
-    count = _by_mirrors(
-        head, query, num_relations, constants, starts, edges, scratch.slot_of, budget, count, found
-    )
+    count = _by_constants(head, query, num_relations, constants, edges, scratch, budget, count, found)
+    count = _by_mirrors(head, query, num_relations, constants, starts, edges, scratch, budget, count, found)
     for i in range(count):
         scratch.slot_of[found.answers[i]] = 0
     return count, token
@@ -93,7 +93,7 @@ def _by_closed(
 ) -> tuple[int, int]:
     """r(head,Y) ← b1(head,A) ∧ …: the entities that the bodies lead to."""
     offsets, relations, tails = edges
-    seen, via, ends, reached, slot_of = scratch
+    seen, via, ends, reached, slot_of, sampled = scratch
     count, num_ends = int64(0), 0
     walked, spent = int64(-1), int64(0)  # the entry whose walk is in `ends` and `via`; steps
     for entry in range(closed.offsets[query], closed.offsets[query + 1]):
@@ -101,16 +101,18 @@ def _by_closed(
         if walked < 0 or not _same_walk(closed, walked, entry):
             token += 1
             most = _allowance(budget, spent)
-            num_ends, steps = reach(head, body, length, offsets, relations, tails, seen, via, token, ends, most)
+            num_ends, steps = reach(
+                head, body, length, offsets, relations, tails, seen, via, token, ends, most, sampled
+            )
             walked, spent = entry, spent + steps
         token += 1
         most = _allowance(budget, spent)
-        skip = stride(num_ends, most)
+        skip = noted_stride(num_ends, most, sampled)
         most = max(most // max(num_ends // skip, 1), 1)  # edges of one end
         for end in range(0, num_ends, skip):
             b = ends[end]
             low, high = span(offsets, relations, b, body[length - 1])
-            step = stride(high - low, most)
+            step = noted_stride(high - low, most, sampled)
             spent += 1 + (high - low) // step
             for edge in range(low, high, step):
                 y = int64(tails[edge])
@@ -138,15 +140,16 @@ def _by_constants(
     num_relations: int,
     constants: ConstantRules,
     edges: Edges,
-    slot_of: Array,
+    scratch: ApplyScratch,
     budget: int,
     count: int,
     found: FoundAnswers,
 ) -> int:
     """r(head,c) ← b(head,d): the rules whose body the head satisfies."""
     offsets, relations, tails = edges
-    width, previous = len(offsets), -1  # the key of a body's entity is + 1, or 0 for any
-    skip = stride(offsets[head + 1] - offsets[head], max(budget // 64, 1000))  # look-ups take longer than steps
+    slot_of, width, previous = scratch.slot_of, len(offsets), -1  # the key of a body's entity is + 1, or 0 for any
+    most = max(budget // 64, 1000)  # look-ups take longer than steps
+    skip = noted_stride(offsets[head + 1] - offsets[head], most, scratch.sampled)
     for edge in range(offsets[head], offsets[head + 1], skip):
         b, d = int64(relations[edge]), tails[edge]
         if d == head:
@@ -174,7 +177,7 @@ def _by_mirrors(
     constants: ConstantRules,
     starts: Starts,
     edges: Edges,
-    slot_of: Array,
+    scratch: ApplyScratch,
     budget: int,
     count: int,
     found: FoundAnswers,
@@ -193,7 +196,7 @@ def _by_mirrors(
         else:
             low, high = starts.offsets[b], starts.offsets[b + 1]
             candidates = starts.entities
-        step = stride(high - low, _allowance(budget, spent))
+        step = noted_stride(high - low, _allowance(budget, spent), scratch.sampled)
         spent += (high - low) // step
         for j in range(low, high, step):
             y = int64(candidates[j])
@@ -201,7 +204,7 @@ def _by_mirrors(
                 continue
             if d < 0 and not _has_other(offsets, relations, tails, y, b, head if b == mirror else -1):
                 continue
-            count = _offer(y, constants.table[row, 4], constants.confidence[row], slot_of, count, found)
+            count = _offer(y, constants.table[row, 4], constants.confidence[row], scratch.slot_of, count, found)
         i += 1
     return count
 

@@ -49,6 +49,7 @@ class CountScratch(NamedTuple):
     run_of: Array  # (run): the last hops of each body, as linked lists
     next_run: Array
     end_of: Array  # (run): the end from which a listed run leaves
+    sampled: Array  # (1): whether a walk left out edges; none does
 
 
 class GroupCounts(NamedTuple):
@@ -226,6 +227,7 @@ def count_bodies(
         np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.empty(num_entities, np.int64),
         np.full(num_entities, -1), np.full(len(starts.offsets), -1),
         np.empty(num_runs, np.int64), np.empty(num_runs, np.int64), np.empty(num_runs, np.int64),
+        np.zeros(1, np.bool_),
     )  # fmt: skip
     size = len(bodies)
     totals, errors, alive = np.zeros(size), np.zeros(size), np.ones(size, np.bool_)
@@ -267,7 +269,7 @@ def _count_group(
     """
     offsets, relations, tails = edges
     run_starts, run_offsets = runs
-    seen, via, ends, reached, body_of, run_of, next_run, end_of = scratch
+    seen, via, ends, reached, body_of, run_of, next_run, end_of, sampled = scratch
     total, errors, alive, rest, squares, first_run = counts
     num_alive, steps, stop, cost = len(bodies), 0, len(starts), 0.0
     for body in range(len(bodies)):
@@ -281,8 +283,9 @@ def _count_group(
         x = starts[i]
         token += 1
         count, walked = reach(
-            x, bodies[0], length, offsets, relations, tails, seen, via, token, ends, len(tails) + 1
-        )
+            x, bodies[0], length, offsets, relations, tails, seen, via, token, ends, len(tails) + 1,
+            sampled,
+        )  # fmt: skip
         # Sort the last hops by body in one pass over the ends: looking up each body at each end took 6× as long.
         listed = 0
         for end in range(count):

@@ -42,6 +42,15 @@ def stride(count: int, most: int) -> int:
 
 
 @inner_kernel
+def noted_stride(count: int, most: int, sampled: Array) -> int:
+    """The same; `sampled[0]` becomes true if some items are left out."""
+    step = stride(count, most)
+    if step > 1:
+        sampled[0] = True
+    return step
+
+
+@inner_kernel
 def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[int, int]:
     """The slice of edges of (head, relation)."""
     low, high = offsets[head], offsets[head + 1]
@@ -94,6 +103,7 @@ def reach(
     token: int,
     ends: Array,  # (entity): receives the ends of the walk before its last hop
     most: int,  # steps; beyond it, edges are skipped evenly
+    sampled: Array,  # (1): becomes true if edges are skipped
 ) -> tuple[int, int]:
     """Walks all but the last hop of a body from X. Gives the number of ends and of steps.
 
@@ -104,7 +114,7 @@ def reach(
         return 1, 1
     count, steps = 0, 0
     low, high = span(offsets, relations, x, prefix[0])
-    skip = stride(high - low, most)
+    skip = noted_stride(high - low, most, sampled)
     most = max(most // max((high - low) // skip, 1), 1)  # steps from one neighbour
     for edge in range(low, high, skip):
         a = tails[edge]
@@ -115,7 +125,7 @@ def reach(
             count += 1
             continue
         low2, high2 = span(offsets, relations, a, prefix[1])
-        skip2 = stride(high2 - low2, most)
+        skip2 = noted_stride(high2 - low2, most, sampled)
         steps += (high2 - low2) // skip2
         for edge2 in range(low2, high2, skip2):
             b = tails[edge2]

@@ -30,6 +30,7 @@ class Candidates:
     answers: Ids  # (answer)
     rules: Ids  # (answer, best): positions in the rules, highest confidence first, then NONE
     smoothed_confidence: Scores  # (answer, best): of these rules, then 0
+    sampled: npt.NDArray[np.bool_]  # (query): did rules look at a sample of a hub's edges?
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -64,26 +65,27 @@ class RuleEngine:
         n = self.adjacency.num_entities
         if np.any(queries < 0) or np.any(queries >= [n, 2 * self.adjacency.num_relations]):
             raise SettingError("queries contain ids that are not in the graph.")
-        scratch = kernels.ApplyScratch(*np.zeros((5, n), np.int64))
+        scratch = kernels.ApplyScratch(*(*np.zeros((5, n), np.int64), np.zeros(1, bool)))
         shape = (n, self.best)
         found = kernels.FoundAnswers(np.empty(n, np.int32), np.empty(shape, np.int32), np.empty(shape))
         parts = [tuple(array[:0] for array in found)]
-        token, previous = 0, None
+        token, previous, sampled = 0, None, list[bool]()
         for head, relation in queries.tolist():
             if (head, relation) == previous:  # hubs are asked about many times
                 parts.append(parts[-1])
+                sampled.append(sampled[-1])
                 continue
             previous = head, relation
             count, token = kernels.apply_query(
                 head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token, BUDGET,
                 found,
             )  # fmt: skip
+            sampled.append(bool(scratch.sampled[0]))
             order = np.argsort(found.answers[:count], kind="stable")
             parts.append(tuple(array[order] for array in found))
-        offsets = np.cumsum([len(part[0]) for part in parts])
-        return Candidates(
-            offsets.astype(np.int64), *(np.concatenate(column) for column in zip(*parts, strict=True))
-        )
+        offsets = np.cumsum([len(part[0]) for part in parts]).astype(np.int64)
+        answers, rules, confidence = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Candidates(offsets, answers, rules, confidence, np.array(sampled, bool))
 
     def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Candidates]:
         """The same for any number of queries, in order and in blocks, on several threads."""

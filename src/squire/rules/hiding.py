@@ -11,8 +11,9 @@ from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _application as kernels
 from squire.rules._walks import Edges
 from squire.rules.application import constant_rules
-from squire.rules.mining import MiningOptions, Progress, Work, body_keys, find_support
+from squire.rules.mining import MiningOptions, body_keys, find_support
 from squire.rules.rules import Rules
+from squire.rules.work import Progress, Work
 
 
 class RuleSupport:

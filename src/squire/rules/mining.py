@@ -7,29 +7,27 @@ within a budget of steps; beyond it they are estimated from a sample, with a sta
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from squire.core.parallel import agreed, as_done, thread_count
+from squire.core.done_tasks import DoneTasks, digest
 from squire.core.ragged import offsets_from, ranges
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _mining as kernels
 from squire.rules._walks import Edges, Starts
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
-
-Progress = Callable[[str, int, int], None]  # stage, done, total
+from squire.rules.work import OutOfTime, Progress, Work
 
 PILOT_STARTS = 64
 GROUPS_PER_TASK = 64
 TARGETS_PER_TASK = 4096
-STEPS_PER_SECOND = 3e8  # of one thread, roughly: measured were 10⁸ to 10⁹
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,8 @@ class MiningOptions:
     budget: float = 5e10
     """Steps (edges looked at) per length; beyond it, counts are estimated from a sample."""
     minutes: float | None = None
-    """Time limit. Less is counted exactly then, and rules that are not found in time are left out."""
+    """Time limit. Less is counted exactly then, and rules that are not found in time are left out. Mining can go
+    on later (`squire mine`, `squire fuse`)."""
     seed: int = 0
     """Seed of the samples."""
     threads: int | None = None
@@ -76,32 +75,45 @@ class MiningOptions:
 
 @dataclass(frozen=True)
 class Mined:
-    """The rules found; not complete if mining was interrupted, or if time was up."""
+    """The rules found; not complete if mining was interrupted, or if its time was up."""
 
     rules: Rules
     complete: bool
     interrupted: bool = False  # by Ctrl-C
 
 
-class OutOfTime(Exception):
-    """The time limit of mining is reached."""
+def mining_of(file: Path, adjacency: Adjacency, options: MiningOptions) -> DoneTasks:
+    """What was mined before for a file that is not complete yet. It is kept in a folder beside the file."""
+    chosen = {key: value for key, value in asdict(options).items() if key not in ("minutes", "threads")}
+    graph = (adjacency.num_entities, adjacency.offsets, adjacency.relations, adjacency.tails)
+    return DoneTasks(mining_folder(file), digest(json.dumps(chosen), *graph).hex())
+
+
+def mining_folder(file: Path) -> Path:
+    """The folder of what was mined for a file, until that is complete."""
+    return file.with_name(f"{file.name}.mining")
 
 
 def mine_rules(
-    adjacency: Adjacency, options: MiningOptions | None = None, progress: Progress | None = None
+    adjacency: Adjacency,
+    options: MiningOptions | None = None,
+    progress: Progress | None = None,
+    done: DoneTasks | None = None,
 ) -> Mined:
     """All rules within the options, by head and smoothed confidence.
 
-    Ctrl-C and a time limit keep the rules found so far.
+    Ctrl-C and a time limit keep the rules found so far. With `done`, what was mined completely before is not mined
+    again; it is for the caller to remove when it is no longer needed.
     """
     options = options or MiningOptions()
-    work = Work(options.threads, progress, options.minutes)
+    if done is None and options.minutes is not None:
+        done = DoneTasks()
+    work = Work(options.threads, progress, options.minutes, done)
     parts: list[Rules] = []
     complete, interrupted = True, False
     try:
         for length in range(1, options.length + 1):
-            affordable = replace(options, budget=min(options.budget, work.steps_left()))
-            parts.extend(_mine_closed(adjacency, length, affordable, work))
+            complete &= _mine_in_time(adjacency, length, options, work, parts)
             if length == min(2, options.length) and options.constants:
                 found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
                 parts.append(
@@ -111,7 +123,32 @@ def mine_rules(
         complete = False
     except KeyboardInterrupt:
         complete, interrupted = False, True
+    if done is not None and not complete:
+        done.save()
     return Mined(sorted_rules(Rules.concatenate(adjacency.num_relations, parts)), complete, interrupted)
+
+
+def _mine_in_time(
+    adjacency: Adjacency, length: int, options: MiningOptions, work: Work, parts: list[Rules]
+) -> bool:
+    """Add the closed rules of one length to the parts. Returns whether time allowed all that the options ask for.
+
+    If time may be short, half of what is left goes into work that the next call need not repeat, so that even
+    many short calls come to an end. The other half goes into estimates of the rest.
+    """
+    before = len(parts)
+    if work.steps_left() >= options.budget:
+        parts.extend(_mine_closed(adjacency, length, options, work))
+        return True
+    try:
+        with work.half_of_the_time():
+            parts.extend(_mine_closed(adjacency, length, options, work))
+        return True
+    except OutOfTime:
+        del parts[before:]  # found again: what was done is known
+    with work.affordable():
+        parts.extend(_mine_closed(adjacency, length, options, work))
+    return False
 
 
 def sorted_rules(rules: Rules, by_confidence: bool = False) -> Rules:
@@ -119,29 +156,6 @@ def sorted_rules(rules: Rules, by_confidence: bool = False) -> Rules:
     rest = (rules.body_constant, *rules.body.T[::-1], rules.head_constant)
     first = (rules.head, -rules.smoothed_confidence) if by_confidence else (-rules.smoothed_confidence, rules.head)
     return rules.take(np.lexsort((*rest, *first)))
-
-
-class Work:
-    """Runs tasks on threads, reports the progress of their stage, and watches the time."""
-
-    def __init__(
-        self, threads: int | None, progress: Progress | None = None, minutes: float | None = None
-    ) -> None:
-        self._threads, self._progress = thread_count(threads), progress or (lambda stage, done, total: None)
-        self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-
-    def steps_left(self) -> float:
-        """The steps that half of the remaining time allows: bodies are found, then counted."""
-        return agreed(max((self._end - time.monotonic()) / 2, 1.0) * STEPS_PER_SECOND * self._threads)
-
-    def run(self, stage: str, task: Callable[[int], Any], count: int) -> Iterator[tuple[int, Any]]:
-        """The numbers and results of `task(0)` … `task(count - 1)`, as they finish."""
-        self._progress(stage, done := 0, count)
-        for result in as_done(task, count, self._threads, until=self._end):
-            self._progress(stage, done := done + 1, count)
-            yield result
-        if done < count:
-            raise OutOfTime
 
 
 # ------------------------------------------------------------------------------------------------- closed rules
@@ -196,10 +210,18 @@ def find_support(
     sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
     of_relation = np.argsort(triples[:, 1], kind="stable")
     firsts = offsets_from(sizes)
-    shares = _shares(adjacency, triples, length, options.budget)
+    stage = f"bodies of length {length}"
     heads = np.argsort(-sizes, kind="stable")[
         : np.count_nonzero(sizes)
     ]  # large ones first: threads finish together
+    costs = _costs(adjacency, triples, length)
+    wanted = np.minimum(1, _common_cut(costs, options.budget) / np.maximum(costs, 1))
+    shares = wanted
+    if work.most_steps < options.budget:
+        left = costs * wanted
+        left[[head for head in heads if work.knows(stage, head, wanted[head])]] = 0
+        shares, cut = wanted.copy(), _common_cut(left, work.most_steps)
+        shares[left > cut] *= cut / left[left > cut]
 
     def task(i: int) -> tuple[Ids, Offsets, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         head = heads[i]
@@ -216,7 +238,10 @@ def find_support(
         rows = int(np.count_nonzero(good))
         return np.full(rows, head, np.int32), keys[good], support[good], np.full(rows, share)
 
-    found = dict(work.run(f"bodies of length {length}", task, len(heads)))
+    def inputs(i: int) -> tuple[object, ...]:
+        return heads[i], shares[heads[i]]
+
+    found = dict(work.run(stage, task, len(heads), inputs, lambda i: bool(shares[heads[i]] == wanted[heads[i]])))
     columns = list(zip(*(found[i] for i in range(len(heads))), strict=True))
     if not columns:
         empty = np.empty(0)
@@ -225,8 +250,8 @@ def find_support(
     return head, key, support, share
 
 
-def _shares(adjacency: Adjacency, triples: Ids, length: int, budget: float) -> npt.NDArray[np.float64]:
-    """The share of each relation's pairs that the budget allows; the costliest are cut to one common cost."""
+def _costs(adjacency: Adjacency, triples: Ids, length: int) -> npt.NDArray[np.float64]:
+    """The steps that the pairs of each relation take."""
     degree = np.diff(adjacency.offsets)
     cost_of = degree.astype(np.float64)
     if length == 3:
@@ -234,7 +259,7 @@ def _shares(adjacency: Adjacency, triples: Ids, length: int, budget: float) -> n
         np.add.at(cost_of, adjacency.heads, degree[adjacency.tails])  # two-hop walks from each entity
     cost = np.zeros(adjacency.num_relations)
     np.add.at(cost, triples[:, 1], cost_of[triples[:, 0]])
-    return np.minimum(1, _common_cut(cost, budget) / np.maximum(cost, 1))
+    return cost
 
 
 def _common_cut(costs: npt.NDArray[np.float64], budget: float) -> float:
@@ -280,23 +305,30 @@ def _count_all(
     edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
     runs = kernels.EdgeRuns(adjacency.runs.starts, adjacency.runs.offsets)
 
+    budget = min(options.budget, work.most_steps)
+
     def count(stage: str, groups: Offsets, at_once: int) -> Iterator[tuple[Offsets, Any]]:
-        def task(i: int) -> Any:
+        def chosen(i: int) -> tuple[Offsets, Offsets]:
             own = groups[i * at_once : (i + 1) * at_once]
-            which = ranges(firsts[own], sizes[own])
+            return own, ranges(firsts[own], sizes[own])
+
+        def inputs(i: int) -> tuple[object, ...]:
+            _, which = chosen(i)
+            return bodies[which], limits[which]  # the budget is no input: larger ones serve as well
+
+        def task(i: int) -> tuple[Any, ...]:
+            own, which = chosen(i)
             offsets = offsets_from(sizes[own])
-            return (
-                own,
-                which,
-                *kernels.count_bodies(
-                    bodies[which], offsets, length, limits[which], starts, PILOT_STARTS, budgets[own], edges, runs
-                ),
+            return kernels.count_bodies(
+                bodies[which], offsets, length, limits[which], starts, PILOT_STARTS, budgets[own], edges, runs
             )
 
-        for _, result in work.run(stage, task, -(-len(groups) // at_once)):
-            yield result[0], result[1:]
+        tasks = -(-len(groups) // at_once)
+        for i, result in work.run(stage, task, tasks, inputs, lambda i: budget == options.budget):
+            own, which = chosen(i)
+            yield own, (which, *result)
 
-    budgets = np.full(len(firsts), options.budget / len(firsts))
+    budgets = np.full(len(firsts), budget / len(firsts))
     costs = np.zeros(len(firsts), np.float64)
     easy = count(f"counts of length {length}", np.arange(len(firsts)), GROUPS_PER_TASK)
     for own, (which, counts, errors, alive, cost) in easy:
@@ -306,7 +338,7 @@ def _count_all(
     hard = np.argsort(-costs, kind="stable")[
         : np.count_nonzero(costs)
     ]  # the most expensive first: threads finish together
-    budgets[hard] = _common_cut(costs[hard], options.budget)
+    budgets[hard] = _common_cut(costs[hard], budget)
     for _, (which, counts, errors, alive, _) in count(f"hard counts of length {length}", hard, 4):
         yield which, counts, errors, alive
 
@@ -336,15 +368,16 @@ def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) ->
     targets = np.flatnonzero(np.diff(member_offsets) >= options.constant_support)
     count = -(-len(targets) // TARGETS_PER_TASK)
 
-    def task(i: int) -> Any:
-        return kernels.count_constants(
+    def task(i: int) -> tuple[Any, ...]:
+        found = kernels.count_constants(
             targets[i * TARGETS_PER_TASK : (i + 1) * TARGETS_PER_TASK],
             options.constant_support, options.constant_confidence,
             members, member_offsets, attribute, relation, tail, bearers,
             Edges(adjacency.offsets, adjacency.relations, adjacency.tails),
         )  # fmt: skip
+        return (found,)
 
-    for _, found in work.run("rules with constants", task, count):
+    for _, (found,) in work.run("rules with constants", task, count, lambda i: (i,)):
         target, body, body_count, support = found.T
         is_any = body < 0
         safe = np.where(is_any, 0, body)

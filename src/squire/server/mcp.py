@@ -86,6 +86,7 @@ def create_server(run: Run) -> MCPServer:
                     "evidence": one.evidence.text,
                     "grade": one.evidence.grade,
                     "based_on": one.basis,
+                    "sampled": one.sampled,
                 }
                 for one in found
             ],

@@ -13,7 +13,7 @@ from pathlib import Path
 from squire.core.parallel import agreed, is_leader
 from squire.core.processes import locked, machine_memory
 from squire.core.progress import Progress, ProgressBar, no_progress, progress_bar
-from squire.core.run_files import GRAPH, LAST, LOCK, check_run
+from squire.core.run_files import FUSION, GRAPH, LAST, LOCK, check_run
 from squire.core.team import team
 from squire.errors import SettingError
 from squire.evaluation.baselines import rank_by_frequency
@@ -25,6 +25,7 @@ from squire.model.vocabulary import Vocabulary
 from squire.ranking.edge_features import EdgeScorer
 from squire.ranking.fusion import Fusion, FusionOptions, add_edges, fit_fusion
 from squire.ranking.fusion_file import has_fusion, load_fusion, save_fusion
+from squire.rules.mining import mining_folder, mining_of
 from squire.rules.rules import Rules
 from squire.search.trained import seen_graph
 from squire.training.changes import learn_changes
@@ -100,10 +101,13 @@ def fuse_run(
     minutes = options.minutes
     if minutes is not None and edges:
         minutes *= 1 - EDGE_SHARE
-    fusion = fit_fusion(graph, replace(options, minutes=minutes), progress)
+    done = mining_of(folder / FUSION, graph.train, options.mining)
+    fusion = fit_fusion(graph, replace(options, minutes=minutes), progress, done)
     if is_leader():
         save_fusion(fusion, folder)
     info = fusion.info
+    if info.complete:
+        done.remove()
     logger.info(
         "fused: learned from %s of %s questions about hidden train facts, in %d of %d parts",
         f"{info.lists:,}", f"{info.queries:,}", info.folds_used, info.folds,
@@ -117,6 +121,11 @@ def fuse_run(
         _fit_edges(folder, graph, recipe, ends, progress)
     agreed(None)  # the others wait for its file
     return weigh_edges(folder, fusion, progress) or fusion
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a time limit or Ctrl-C has ended the fitting of a run's fusion, so that it can go on."""
+    return mining_folder(folder / FUSION).exists()
 
 
 def _fit_edges(folder: Path, graph: Graph, recipe: Recipe, ends: float, progress: Progress) -> None:
@@ -195,10 +204,11 @@ def train_run(
             if ours.leads:
                 stack.enter_context(open_folder())
                 fusion = None
-                if options.fuse and not has_fusion(folder):
+                # A fusion that ran out of time goes on, unless the time is for the model.
+                if options.fuse and not (has_fusion(folder) and (options.model or not is_unfinished(folder))):
                     fusion = _try_to_fuse(folder, options.fusion, show)
             if not options.model:
-                return Outcome(True, False, "")
+                return Outcome(not (options.fuse and is_unfinished(folder)), False, "")
             graph, recipe = load_settings(folder)
             if ours.leads and rules is None and fusion and not recipe.train.hold_back:  # mined already
                 mined = fusion.features.rules

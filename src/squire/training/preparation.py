@@ -19,7 +19,7 @@ from squire.paths.paths import Paths
 from squire.paths.sampling import sample_paths
 from squire.paths.tries import Tries, build_tries
 from squire.rules.anyburl import read_run_rules
-from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.mining import MiningOptions, mine_rules, mining_of
 from squire.rules.rules import ClosedIndex, Rules
 from squire.search.trained import seen_graph
 
@@ -50,8 +50,9 @@ def find_rules(
     if not recipe.paths.rules:
         return None
     if rules is None:
-        rules = _mine(graph, progress)
-    rules.save(folder / RULES)
+        rules = _mine(graph, folder, progress)
+    else:
+        rules.save(folder / RULES)
     return _confident(rules, recipe)
 
 
@@ -91,9 +92,13 @@ def _confident(rules: Rules, recipe: Recipe) -> ClosedIndex:
     return ClosedIndex.from_rules(rules.take(rules.confidence >= recipe.paths.min_confidence))
 
 
-def _mine(graph: Graph, progress: Progress) -> Rules:
-    """Mine closed rules only; paths cannot follow others."""
-    mined = mine_rules(graph.train, MiningOptions(constants=False), progress)
+def _mine(graph: Graph, folder: Path, progress: Progress) -> Rules:
+    """Mine and save closed rules only; paths cannot follow others."""
+    options = MiningOptions(constants=False)
+    done = mining_of(folder / RULES, graph.train, options)
+    mined = mine_rules(graph.train, options, progress, done)
     if not mined.complete:  # with half of the rules, a resumed run would sample other paths
         raise KeyboardInterrupt
+    mined.rules.save(folder / RULES)
+    done.remove()
     return mined.rules
