@@ -22,7 +22,7 @@ UNLIKELY = 0.001  # probability below which "no valid pair is linked" is no coin
 # The less is hidden, the more the rest resembles all of train, but each fold has its own indexes. Twentieths gain
 # about .002 over fifths on valid of the sparse graphs, sixtieths no more (docs/LOG.md).
 FOLDS = 20
-MAX_FOLDS = 100  # each has indexes of its own, all in memory
+MAX_FOLDS = 100  # each has indexes of its own, which take time
 
 
 def hidden_parts(adjacency: Adjacency, folds: int, seed: int = 0, unlinked: bool = False) -> Iterator[Ids]:
