@@ -50,6 +50,18 @@ def naive_answers(rules: Rules, rule: int, edges: set[naive_rules.Triple], head:
     return satisfied if query == turned(r) and head == c else set()
 
 
+def test_answers_are_the_same_without_a_table_of_all_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(12, 3, 60)
+    found = []
+    for entries in (16, 0):
+        monkeypatch.setattr("squire.rules.edges.ENTRIES_PER_EDGE", entries)
+        rules = mine_rules(graph, EVERYTHING).rules
+        queries = np.array([(h, r) for h in range(12) for r in range(6)], np.int32)
+        candidates = RuleEngine(rules, graph, best=5).answer(queries)
+        found.append((rules.support, candidates.offsets, candidates.answers, candidates.rules))
+    assert all(np.array_equal(*arrays) for arrays in zip(*found, strict=True))
+
+
 @given(small_graphs)
 @settings(max_examples=40)
 def test_answers_and_their_rules_are_those_of_brute_force(triples: set[naive_rules.Triple]) -> None:

@@ -32,7 +32,7 @@ from squire.ranking.confidence import (
     missing_share,
     unseen_by,
 )
-from squire.ranking.confidence_fit import HIDDEN_PER_KNOT, Examples, fit_knots, hidden_loss
+from squire.ranking.confidence_fit import HIDDEN_PER_KNOT, Examples, fit_knots, hidden_loss, log_shares_of
 from squire.ranking.features import CandidateLists
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 from squire.rules.mining import MiningOptions
@@ -54,7 +54,7 @@ def test_the_loss_is_the_likelihood_of_what_was_hidden(
     probability = p * labelled / (p * absent + 1 - p)
     expected = -math.log(probability if is_hidden else 1 - probability)
     numbers = (torch.tensor([value], dtype=torch.float64) for value in (labelled, absent))
-    found = hidden_loss(torch.tensor([z], dtype=torch.float64), torch.tensor([is_hidden]), *numbers)
+    found = hidden_loss(torch.tensor([z], dtype=torch.float64), torch.tensor([is_hidden]), log_shares_of(*numbers))
     assert found.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 

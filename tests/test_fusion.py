@@ -22,10 +22,10 @@ from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
-from squire.ranking.confidence_fit import HiddenFold
 from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent, used_rules
-from squire.ranking.fusion import Fusion, FusionOptions, _hidden_fold, _some_wrong, fit_fusion
+from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 from squire.ranking.fusion_file import FILE_VERSION, has_fusion, load_fusion, save_fusion
+from squire.ranking.hidden import HiddenFold, some_wrong
 from squire.ranking.networks import Network, NetworkOptions, Networks, _list_loss, fit_ranker
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import Mined, MiningOptions, mine_rules
@@ -77,13 +77,13 @@ def _lists_of(sizes: list[int], columns: int) -> CandidateLists:
 def test_a_list_keeps_its_right_candidate_and_some_wrong_ones_that_stand_for_all() -> None:
     lists = _lists_of([3, 40, 6, 200], 2)
     facts = Adjacency.build(np.array([[0, 0, 2]], np.int32), 200, 1)  # candidate 2 is right in every list
-    some, stands_for = _some_wrong(lists, facts, 5, [0])
+    some, stands_for = some_wrong(lists, facts, 5, [0])
     assert np.diff(some.offsets).tolist() == [3, 6, 6, 6]
     assert len(some.facts(facts)) == 4
     assert (np.diff(some.offsets) - 1) * stands_for == pytest.approx([2, 39, 5, 199])
-    repeated, _ = _some_wrong(lists, facts, 5, [0])
+    repeated, _ = some_wrong(lists, facts, 5, [0])
     assert np.array_equal(repeated.candidates, some.candidates)
-    everything, ones = _some_wrong(lists, facts, None, [0])
+    everything, ones = some_wrong(lists, facts, 200, [0])
     assert everything is lists
     assert np.all(ones == 1)
 
@@ -161,24 +161,27 @@ def test_rules_are_mined_once_and_those_of_a_fold_lack_the_support_of_its_hidden
         mined.append(adjacency)
         return mine_rules(adjacency, *rest)
 
-    def hide(*arguments: Any) -> HiddenFold:
-        folds.append(_hidden_fold(*arguments))
+    def hide(_: Any, *arguments: Any) -> HiddenFold:
+        folds.append(made(*arguments))
         return folds[-1]
 
+    made = HiddenFold.of
+
     monkeypatch.setattr("squire.ranking.fusion.mine_rules", mine)
-    monkeypatch.setattr("squire.ranking.fusion._hidden_fold", hide)
+    monkeypatch.setattr(HiddenFold, "of", classmethod(hide))
     graph = families()
     fusion = fit_fusion(graph, replace(OPTIONS, folds=3))
     assert mined == [graph.train]
     assert len(folds) == 3
     support = RuleSupport(fusion.features.rules, graph.train, OPTIONS.mining)
     for fold in folds:
-        assert not fold.features.adjacency.contains_each(*fold.hidden.T).any()
+        features = fold.features()
+        assert not features.adjacency.contains_each(*fold.hidden.T).any()
         left = support.without(fold.hidden)
         assert left.support.sum() < fusion.features.rules.support.sum()
         expected = used_rules(left)
-        assert np.array_equal(fold.features.rules.support, expected.support)
-        assert np.array_equal(fold.features.rules.body, expected.body)
+        assert np.array_equal(features.rules.support, expected.support)
+        assert np.array_equal(features.rules.body, expected.body)
 
 
 def test_a_saved_fusion_is_the_same_when_it_is_loaded(fitted: tuple[Graph, Fusion], tmp_path: Path) -> None:

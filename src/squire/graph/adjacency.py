@@ -184,6 +184,15 @@ class Adjacency:
         return offsets, heads[firsts], relations[firsts], np.append(firsts, len(heads)).astype(np.int64)
 
     @cached_property
+    def firsts(self) -> Ids:
+        """Where the edges of each head and type begin, also for types it lacks.  (entity, edge type + 1)"""
+        firsts = np.zeros((self.num_entities, 2 * self.num_relations + 1), np.int32)
+        runs = self.runs
+        firsts[runs.heads, runs.relations + 1] = np.diff(runs.starts)
+        firsts[:, 0] = self.offsets[:-1]
+        return frozen(np.cumsum(firsts, axis=1, dtype=np.int32, out=firsts))
+
+    @cached_property
     def starts(self) -> tuple[Ids, Offsets]:
         """The sorted entities that have an edge of each type: of r, entities[offsets[r]:offsets[r + 1]]."""
         entities, offsets = self.kept.get("starts", self._find_starts)

@@ -22,13 +22,11 @@ UNLIKELY = 0.001  # probability below which "no valid pair is linked" is no coin
 # The less is hidden, the more the rest resembles all of train, but each fold has its own indexes. Twentieths gain
 # about .002 over fifths on valid of the sparse graphs, sixtieths no more (docs/LOG.md).
 FOLDS = 20
-MAX_FOLDS = 100  # each has indexes of its own, all in memory
+MAX_FOLDS = 100  # each has indexes of its own, which take time
 
 
-def hide(
-    adjacency: Adjacency, folds: int, seed: int = 0, unlinked: bool = False
-) -> Iterator[tuple[Adjacency, Ids]]:
-    """For each fold the remaining graph and the triples hidden from it, (triple, 3); one graph at a time.
+def hidden_parts(adjacency: Adjacency, folds: int, seed: int = 0, unlinked: bool = False) -> Iterator[Ids]:
+    """The triples of each fold that can be hidden.  (triple, 3) each
 
     With `unlinked`, only triples whose two ends have no other edge are hidden.
     """
@@ -39,10 +37,16 @@ def hide(
     if unlinked:
         order = order[~is_linked(adjacency)[order]]
     for fold in range(folds):
-        hidden = np.zeros(len(triples), bool)
-        hidden[removable(adjacency, order[fold::folds])] = True
-        gone = Adjacency.build(triples[hidden], adjacency.num_entities, adjacency.num_relations)
-        yield adjacency.without(gone), triples[hidden]
+        yield triples[np.sort(np.array(removable(adjacency, order[fold::folds]), np.int64))]
+
+
+def hide(
+    adjacency: Adjacency, folds: int, seed: int = 0, unlinked: bool = False
+) -> Iterator[tuple[Adjacency, Ids]]:
+    """For each fold the remaining graph and the triples hidden from it, (triple, 3); one graph at a time."""
+    for hidden in hidden_parts(adjacency, folds, seed, unlinked):
+        gone = Adjacency.build(hidden, adjacency.num_entities, adjacency.num_relations)
+        yield adjacency.without(gone), hidden
 
 
 def held_back(graph: Graph, seed: int = 0) -> tuple[Adjacency, Ids]:

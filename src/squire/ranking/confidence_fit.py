@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,10 +15,10 @@ from squire.core.parallel import in_order, thread_count
 from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
-from squire.ranking._context import RelationIndex
 from squire.ranking.confidence import Confidence, Shares, confidence_table, fact_columns, unseen_by
 from squire.ranking.context import UNTYPICAL_SHARE, OrdinaryQuestions, relation_index
-from squire.ranking.features import CandidateFeatures, CandidateLists, Feature, Features, Floats
+from squire.ranking.features import FEATURES, CandidateLists, Feature, Features, Floats
+from squire.ranking.hidden import HiddenFold
 from squire.ranking.networks import Bools, Network, NetworkOptions, Networks, fit_networks
 
 OPTIONS = NetworkOptions(width=16, relation_width=8, epochs=4, batch_size=1024, learning_rate=3e-3, networks=6)
@@ -27,18 +27,6 @@ HIDDEN_PER_KNOT, MIN_KNOTS = 100, 3  # hidden facts behind each point of the cor
 MOST_SHIFT = 5.0
 QUESTIONS = 11_000  # with a hidden answer, and as many without
 FIRST, OTHERS = 10, 2  # candidates of a question to learn from: the first, and some of the rest
-
-
-@dataclass(frozen=True)
-class HiddenFold:
-    """Candidates and features of a graph without some facts, which were hidden."""
-
-    features: CandidateFeatures
-    hidden: Ids  # (triple, 3)
-
-    @cached_property
-    def relations(self) -> RelationIndex:
-        return relation_index(self.features.adjacency)
 
 
 @dataclass(frozen=True)
@@ -93,7 +81,7 @@ class ConfidenceFit:
         for part in in_order(of_fold, len(folds), at_once):
             parts.append(part)
             progress("ordinary questions", len(parts), len(folds))
-        table, num_edge_types = confidence_table(folds[0].features.table), 2 * self.graph.num_relations
+        table, num_edge_types = confidence_table(FEATURES), 2 * self.graph.num_relations
         stage = partial(progress, "fitting the confidence")
         examples = Examples.join(parts)
         networks = fit_plausibility(examples, table, num_edge_types, self.seed, self.options, stage, self.threads)
@@ -110,10 +98,12 @@ class ConfidenceFit:
     ) -> Examples:
         """Questions with a hidden answer and others, weighted such that they stand for all ordinary questions."""
         rng = np.random.default_rng([seed, 23])
-        queries, weights = _questions(fold.features.adjacency, fold.hidden, most, seed, rng)
+        features = fold.features()
+        relations = relation_index(features.adjacency)
+        queries, weights = _questions(features.adjacency, fold.hidden, most, seed, rng)
         valid, train, parts = self.graph.known("valid"), self.graph.train, []
         first = 0
-        for part in fold.features.stream(queries, threads):
+        for part in features.stream(queries, threads):
             lists = part.without(valid)
             scores = self.ranker.scores(lists.features, lists.queries[lists.query, 1])
             kept, stands_for = _chosen(lists, scores, rng)
@@ -121,7 +111,7 @@ class ConfidenceFit:
             labelled, absent = (share[relation % self.graph.num_relations] for share in shares)
             parts.append(
                 Examples(
-                    fact_columns(lists, scores, fold.relations, kept),
+                    fact_columns(lists, scores, relations, kept),
                     unseen_by(lists.queries, self.options.networks)[lists.query[kept]],
                     relation,
                     train.contains_each(head, relation, lists.candidates[kept]),
@@ -145,14 +135,14 @@ def fit_plausibility(
 ) -> Networks:
     """Networks that map columns to z, by the likelihood (1) of what was hidden."""
     weight = torch.from_numpy((examples.weight / examples.weight.mean()).astype(np.float32))
-    is_hidden = torch.from_numpy(examples.is_hidden)
-    labelled, absent = (torch.from_numpy(value) for value in (examples.labelled, examples.absent))
+    relation, is_hidden = (torch.from_numpy(column) for column in (examples.relation, examples.is_hidden))
+    labelled, absent = (torch.from_numpy(share) for share in (examples.labelled, examples.absent))
+    log_shares = log_shares_of(labelled, absent).float()
 
     def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
         rows = torch.from_numpy(chosen)
-        relation = torch.from_numpy(examples.relation[chosen].astype(np.int64))
-        z = network(networks.columns(examples.columns[chosen]), relation)
-        return (weight[rows] * hidden_loss(z, is_hidden[rows], labelled[rows], absent[rows])).mean()
+        z = network(networks.columns(examples.columns[chosen]), relation[rows].long())
+        return (weight[rows] * hidden_loss(z, is_hidden[rows], log_shares[rows])).mean()
 
     # An untrained network says the base rate, which is the best guess for a graph with few facts.
     means = [np.average(value, weights=examples.weight) for value in (examples.is_hidden, examples.labelled)]
@@ -192,14 +182,15 @@ def fit_knots(log_odds: Floats, examples: Examples) -> Floats:
     return np.stack([at, isotonic_regression(at + (low + high) / 2).x])
 
 
-def hidden_loss(z: Tensor, is_hidden: Tensor, labelled: Tensor, absent: Tensor) -> Tensor:
-    """Minus the log likelihood of whether triples were hidden, which is (1).  (candidate) each"""
-    log_l, log_u, log_rest = (
-        share.clamp(min=1e-12).log().to(z.dtype) for share in (labelled, absent, absent - labelled)
-    )
-    log_hidden = z + log_l
-    log_other = softplus(z + log_rest)
-    return softplus(z + log_u) - torch.where(is_hidden, log_hidden, log_other)
+def hidden_loss(z: Tensor, is_hidden: Tensor, log_shares: Tensor) -> Tensor:
+    """Minus the log likelihood of whether triples were hidden, which is (1).  (candidate), …, (candidate, 3)"""
+    log_l, log_u, log_rest = log_shares.unbind(1)
+    return softplus(z + log_u) - torch.where(is_hidden, z + log_l, softplus(z + log_rest))
+
+
+def log_shares_of(labelled: Tensor, absent: Tensor) -> Tensor:
+    """The logarithms of l, u and u − l.  (candidate), (candidate) -> (candidate, 3)"""
+    return torch.stack([labelled, absent, absent - labelled], dim=1).clamp(min=1e-12).log()
 
 
 def _questions(

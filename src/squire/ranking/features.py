@@ -156,6 +156,10 @@ class CandidateLists:
             return self
         return self.take(np.delete(np.arange(len(self.candidates)), self.facts(facts)))
 
+    def without_features(self) -> CandidateLists:
+        """The same lists; features are most of their memory."""
+        return replace(self, features=np.empty((len(self.candidates), 0), np.float32))
+
     def softmax(self, scores: Floats) -> Floats:
         """The softmax of scores within each list.  (candidate)"""
         query = self.query

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from squire.core.ragged import offsets_from
 from squire.core.relations import both_directions, is_inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, AnyIds, Ids, Offsets
-from squire.graph.folds import FOLDS, held_back, hide, pairs_look_unlinked
+from squire.graph.folds import FOLDS, held_back, hidden_parts, pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.ranking._context import RelationIndex
 from squire.ranking._features import Profile
@@ -34,10 +34,20 @@ from squire.ranking.attribution import contributions
 from squire.ranking.calibration import Calibrations, Ints
 from squire.ranking.confidence import MOST_MISSING, Confidence, Shares, falling, missing_share
 from squire.ranking.confidence_fit import OPTIONS as CONFIDENCE_OPTIONS
-from squire.ranking.confidence_fit import QUESTIONS, ConfidenceFit, HiddenFold
+from squire.ranking.confidence_fit import QUESTIONS, ConfidenceFit
 from squire.ranking.context import relation_index
 from squire.ranking.edge_features import EdgeScorer
-from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features, used_rules
+from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Features
+from squire.ranking.hidden import (
+    HiddenFold,
+    HiddenLists,
+    Stage,
+    hidden_lists,
+    hidden_queries,
+    joined,
+    lists_with_answer,
+    sample,
+)
 from squire.ranking.index import name_words, no_words
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import EdgePool, fit_pool
@@ -48,7 +58,6 @@ from squire.search.trained import LoadedRun
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
-Stage = Callable[[str, int, int], None]  # name, done, total
 
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
 WRONG_CANDIDATES = 100  # of a query, for the ranker to learn from; all of them take more time and memory
@@ -254,10 +263,13 @@ def fit_fusion(
     options: FusionOptions | None = None,
     progress: Stage | None = None,
     done: DoneTasks | None = None,
+    scorer: EdgeScorer | None = None,
+    scorer_seed: int = 0,
 ) -> Fusion:
     """Fit ranker and calibration; without a time limit the result depends on train, valid and the options only.
 
-    done: what was mined before, and is not mined again
+    done: what was mined before, and is not mined again. scorer: edge embeddings to weigh, and the seed by which
+    facts were held back from them.
     """
     options, stage = options or FusionOptions(), progress or (lambda name, done, total: None)
     mining, seed, began = options.mining, options.seed, time.monotonic()
@@ -271,31 +283,47 @@ def fit_fusion(
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)
-    folds: Iterator[HiddenFold] = (
-        _hidden_fold(features, support, remaining, hidden, stage)
-        for remaining, hidden in hide(graph.train, options.folds, seed, unlinked)
-    )
-    most = int(effort * TRAINING_QUERIES)
-    needs_several = 2 * len(graph.train.triples) < most * options.folds
-    if needs_several and thread_count(mining.threads) > 1:
-        folds = one_ahead(folds)
-    training = _training_lists(graph, folds, seed, mining.threads, stage, most, WRONG_CANDIDATES)
+    found = _hidden_lists(graph, features, support, options, int(effort * TRAINING_QUERIES), stage)
+    folds, counts = found.folds, (len(found.folds), found.queries, len(found.lists))
     ranker = fit_ranker(
-        training.lists, training.right, training.stands_for, features.table, 2 * graph.num_relations, seed,
+        found.lists, found.right, found.stands_for, features.table, 2 * graph.num_relations, seed,
         options.ranker, lambda done, total: stage("fitting the ranker", done, total), mining.threads,
     )  # fmt: skip
+    del found  # most of the memory
     missing = missing_share(graph) if options.missing is None else options.missing
     fit = ConfidenceFit(
         graph, ranker, Shares.from_graph(graph, unlinked), seed, options.confidence, mining.threads
     )
-    confidence = fit.fit(training.folds, missing, stage, int(effort * QUESTIONS))
+    confidence = fit.fit(folds, missing, stage, int(effort * QUESTIONS))
     mined_with = {key: value for key, value in asdict(mining).items() if key != "threads"}  # no effect on rules
     info = FusionInfo(
-        seed, options.folds, len(training.folds), training.queries, len(training.lists), unlinked,
-        options.use_names, mined_with, missing, has_all and effort == 1,
-    )  # fmt: skip
+        seed, options.folds, *counts, unlinked, options.use_names, mined_with, missing, has_all and effort == 1
+    )
     fusion = Fusion(features, ranker, Calibrations(()), confidence, info)
+    if scorer:
+        fusion = _with_edges(fusion, graph, scorer, scorer_seed, support, stage)
     return _calibrated(fusion, graph, stage, int(effort * CALIBRATION_QUERIES))
+
+
+def _hidden_lists(
+    graph: Graph,
+    features: CandidateFeatures,
+    support: RuleSupport,
+    options: FusionOptions,
+    most: int,
+    stage: Stage,
+) -> HiddenLists:
+    """What the ranker learns from."""
+    threads, seed = options.mining.threads, options.seed
+
+    def made() -> Iterator[tuple[HiddenFold, CandidateFeatures]]:
+        for hidden in hidden_parts(graph.train, options.folds, seed, features.drop_linked):
+            fold = HiddenFold.of(features, support, hidden, stage)
+            yield fold, fold.features()
+
+    needs_several = 2 * len(graph.train.triples) < most * options.folds
+    folds = one_ahead(made()) if needs_several and thread_count(threads) > 1 else made()
+    return hidden_lists(graph, folds, seed, threads, stage, most, WRONG_CANDIDATES)
 
 
 def _effort(features: CandidateFeatures, seconds: float, threads: int | None, seed: int) -> float:
@@ -303,7 +331,7 @@ def _effort(features: CandidateFeatures, seconds: float, threads: int | None, se
     facts = features.adjacency.triples
     if math.isinf(seconds) or not len(facts):
         return 1.0
-    asked = _sample(facts, PILOT_QUERIES, seed)[:, :2]
+    asked = sample(facts, PILOT_QUERIES, seed)[:, :2]
     features.describe(asked[:1])  # compiles
     began = time.monotonic()
     for _ in features.stream(np.ascontiguousarray(asked), threads):
@@ -319,16 +347,34 @@ def _effort(features: CandidateFeatures, seconds: float, threads: int | None, se
 def add_edges(
     fusion: Fusion, graph: Graph, scorer: EdgeScorer, seed: int, progress: Stage | None = None
 ) -> Fusion:
-    """Give edge embeddings a say, as far as facts that were held back from them show that they deserve one."""
+    """Give edge embeddings a say, as far as facts that were held back from them show that they deserve one.
+
+    If too few were, the result is the fusion as it is.
+    """
     stage = progress or (lambda name, done, total: None)
-    remaining, hidden = held_back(graph, seed)
     support = RuleSupport(fusion.features.rules, graph.train, MiningOptions(**fusion.info.mining))
-    fold = _hidden_fold(fusion.features, support, remaining, hidden, stage)
-    found = _training_lists(graph, [fold], seed, None, stage, POOL_QUERIES)
-    lists = found.lists
-    symbolic = fusion.ranker.scores(lists.features, lists.queries[lists.query, 1])
-    pool = fit_pool(scorer, lists, found.right, symbolic, scorer.scores(lists))
-    return _calibrated(replace(fusion, pool=pool), graph, stage)
+    weighed = _with_edges(fusion, graph, scorer, seed, support, stage)
+    return fusion if weighed is fusion else _calibrated(weighed, graph, stage)
+
+
+def _with_edges(
+    fusion: Fusion, graph: Graph, scorer: EdgeScorer, seed: int, support: RuleSupport, stage: Stage
+) -> Fusion:
+    """The same, without calibration."""
+    fold = HiddenFold.of(fusion.features, support, held_back(graph, seed)[1], stage)
+    queries = hidden_queries(fold, POOL_QUERIES // 2, seed)
+    parts, symbolic, edges = [], [], []
+    for lists in lists_with_answer(fold.features(), queries, graph.train, None, stage):
+        parts.append(lists.without_features())
+        symbolic.append(fusion.ranker.scores(lists.features, lists.queries[lists.query, 1]))
+        edges.append(scorer.scores(lists))
+    try:
+        every = joined(parts, graph)
+    except SettingError as error:  # too few facts were held back
+        logger.warning("%s The fusion does not use the edge embeddings.", error)
+        return fusion
+    pool = fit_pool(scorer, every, every.facts(graph.train), np.concatenate(symbolic), np.concatenate(edges))
+    return replace(fusion, pool=pool)
 
 
 def words_of(graph: Graph, use_names: bool) -> Profile:
@@ -352,95 +398,10 @@ def _mine(
     return mined.rules, mined.complete
 
 
-def _hidden_fold(
-    features: CandidateFeatures, support: RuleSupport, remaining: Adjacency, hidden: Ids, stage: Stage
-) -> HiddenFold:
-    """What a graph looks like without hidden facts.  features, support: of the whole graph"""
-    rules = support.without(hidden, lambda name, done, total: stage("hiding facts", done, total))
-    used = used_rules(rules)  # the others need not stay in memory
-    return HiddenFold(CandidateFeatures(remaining, used, features.drop_linked, features.words), hidden)
-
-
-def _sample(rows: Ids, most: int, seed: int) -> Ids:
-    """A random sample of at most `most` rows, in their order."""
-    if len(rows) <= most:
-        return rows
-    return rows[np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))]
-
-
-@dataclass(frozen=True)
-class _TrainingLists:
-    """Lists of candidates that contain the right answer, to train the ranker."""
-
-    lists: CandidateLists
-    right: Offsets  # (list): position of the right answer among all candidates
-    stands_for: Floats  # (list): for how many each of its wrong candidates stands
-    queries: int  # including those whose answer is not among the candidates
-    folds: tuple[HiddenFold, ...]  # that were used
-
-
-def _training_lists(
-    graph: Graph,
-    folds: Iterable[HiddenFold],
-    seed: int,
-    threads: int | None,
-    stage: Stage,
-    most: int,
-    wrong: int | None = None,  # candidates to keep of each list; None: all
-) -> _TrainingLists:
-    """Queries about hidden facts, one fold after the other until there are enough."""
-    parts: list[tuple[CandidateLists, Floats]] = []
-    num_queries, used = 0, []
-    for number, fold in enumerate(folds):
-        queries = both_directions(_sample(fold.hidden, (most - num_queries) // 2, seed), graph.num_relations)
-        queries = queries[np.lexsort((queries[:, 0], queries[:, 1]))]  # fastest by relation, then head
-        found = _lists_with_answer(fold.features, queries, graph.train, threads, stage)
-        parts += (_some_wrong(part, graph.train, wrong, [seed, number, i]) for i, part in enumerate(found))
-        num_queries += len(queries)
-        used.append(fold)
-        if num_queries >= most:
-            break
-    if not any(len(part) for part, _ in parts):
-        raise SettingError(
-            f"{graph.name}: too small for a fusion, since no train fact can be hidden and found again. Use rules "
-            "alone (`squire mine`)."
-        )
-    lists, stands_for = CandidateLists.join([part for part, _ in parts]), np.concatenate([x for _, x in parts])
-    return _TrainingLists(lists, lists.facts(graph.train), stands_for, num_queries, tuple(used))
-
-
-def _some_wrong(
-    lists: CandidateLists, facts: Adjacency, most: int | None, seed: Sequence[int]
-) -> tuple[CandidateLists, Floats]:
-    """The right candidate of each list with at most so many wrong ones, and for how many each of these stands."""
-    wrong = np.diff(lists.offsets) - 1
-    if most is None or np.all(wrong <= most):
-        return lists, np.ones(len(lists))
-    draws = np.random.default_rng(seed).random(len(lists.candidates))
-    draws[lists.facts(facts)] = 1.0  # above all others
-    return lists.take(np.flatnonzero(lists.positions(draws) <= most)), np.maximum(wrong / most, 1.0)
-
-
-def _lists_with_answer(
-    features: CandidateFeatures, queries: Ids, train: Adjacency, threads: int | None, stage: Stage
-) -> Iterator[CandidateLists]:
-    """Lists of the queries whose answer is a candidate, without other known answers.  queries: (query, 3)"""
-    done = 0
-    for lists in features.stream(np.ascontiguousarray(queries[:, :2]), threads):
-        head, relation, answer = queries[done : done + len(lists)][lists.query].T  # (candidate) each
-        right = lists.candidates == answer
-        is_known = train.contains_each(head, relation, lists.candidates)
-        found = np.bincount(lists.query[right], minlength=len(lists)) > 0
-        kept = np.flatnonzero((right | ~is_known) & found[lists.query])
-        yield lists.take(kept).only(np.flatnonzero(found))
-        done += len(lists)
-        stage("evidence for hidden facts", done, len(queries))
-
-
 def _calibrated(fusion: Fusion, graph: Graph, stage: Stage, most: int = CALIBRATION_QUERIES) -> Fusion:
     """The fusion with rank scores that are calibrated on the distinct queries of valid."""
     queries = np.unique(both_directions(graph.valid, graph.num_relations)[:, :2], axis=0)
-    queries = _sample(queries, most, fusion.info.seed)
+    queries = sample(queries, most, fusion.info.seed)
     valid = graph.known("valid")
     share_of_test = min(len(graph.test) / max(len(graph.valid), 1), 1)
     # Rank score, whether in valid, unseen true answers, kind.

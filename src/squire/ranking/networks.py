@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear as linear_map
 
 from squire.core.parallel import as_done, thread_count
-from squire.core.ragged import ranges
 from squire.errors import CheckpointError
 from squire.graph.adjacency import Ids, Offsets
 from squire.ranking.features import CandidateLists, Feature, Features
@@ -61,7 +61,8 @@ class Dropout(nn.Module):
         if not self.training or not self.dropped:
             return values
         chance = torch.frombuffer(bytearray(self.rng.bytes(values.numel())), dtype=torch.uint8)
-        return values * (chance.view(values.shape) >= self.dropped) * (256 / (256 - self.dropped))
+        kept = (chance >= self.dropped).to(values.dtype).mul_(256 / (256 - self.dropped))
+        return values * kept.view(values.shape)
 
 
 class Network(nn.Module):
@@ -82,10 +83,18 @@ class Network(nn.Module):
         )  # fmt: skip
 
     def forward(self, columns: Tensor, relations: Tensor) -> Tensor:
-        """(candidate, column), (candidate) -> (candidate)"""
-        own = (self.own_linear(relations) * columns).sum(1)
-        deep = self.layers(torch.cat([columns, self.relation(relations)], dim=1))
-        scores: Tensor = (self.linear(columns) + deep).squeeze(1) + own
+        """(candidate, column), (candidate) -> (candidate)
+
+        Or (list, candidate, column), (list, 1) -> (list, candidate), if all candidates of a list share a relation.
+        """
+        own = self.own_linear(relations) + self.linear.weight[0]
+        linear = (columns @ own.mT).squeeze(-1) if columns.dim() == 3 else (columns * own).sum(-1)
+        # What all candidates share is multiplied once, and columns need no gradient.
+        first, size = self.layers[0], columns.shape[-1]
+        assert isinstance(first, nn.Linear)
+        shared = linear_map(self.relation(relations), first.weight[:, size:])
+        deep = self.layers[1:](linear_map(columns, first.weight[:, :size], first.bias) + shared)
+        scores: Tensor = linear + deep.squeeze(-1) + self.linear.bias
         return scores
 
 
@@ -106,7 +115,7 @@ class Networks:
 
     def columns(self, features: Features) -> Tensor:
         """Standardised features and logarithms, clipped at CLIP.  (candidate, feature) -> (candidate, column)"""
-        return ((with_logs(features, self.table) - self.mean) / self.scale).clamp(-CLIP, CLIP)
+        return with_logs(features, self.table).sub_(self.mean).div_(self.scale).clamp_(-CLIP, CLIP)
 
     @torch.inference_mode()
     def scores(self, features: Features, relations: Ids) -> Scores:
@@ -169,8 +178,12 @@ def count_columns(table: Sequence[Feature]) -> int:
 def with_logs(features: Features, table: Sequence[Feature]) -> Tensor:
     """The features, followed by the logarithms of some.  (candidate, feature) -> (candidate, column)"""
     plain = torch.from_numpy(features)
-    logs = plain[:, [i for i, feature in enumerate(table) if feature.log]]
-    return torch.cat([plain, (logs.clamp(min=0) + LOG_FLOOR).log()], dim=1)
+    out = torch.empty(len(plain), count_columns(table))
+    out[:, : len(table)] = plain
+    logs = out[:, len(table) :]
+    logs.copy_(plain[:, [i for i, feature in enumerate(table) if feature.log]])
+    logs.clamp_(min=0).add_(LOG_FLOOR).log_()
+    return out
 
 
 # ------------------------------------------------------------------------------------------------------ fitting
@@ -286,6 +299,7 @@ def _fit_network(network: Network, networks: Networks, examples: Offsets, loss: 
             {"params": own, "weight_decay": options.relation_weight_decay},
         ],
         lr=options.learning_rate,
+        fused=True,
     )
     batches = -(-len(examples) // options.batch_size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -314,14 +328,15 @@ def _list_loss(
 ) -> Tensor:
     """Mean cross-entropy of the right answers."""
     firsts, sizes = lists.offsets[chosen], np.diff(lists.offsets)[chosen]
-    begins = np.cumsum(sizes) - sizes
-    rows = ranges(firsts, sizes)
-    relations = torch.from_numpy(np.repeat(lists.queries[chosen, 1], sizes).astype(np.int64))
-    scores = network(networks.columns(lists.features[rows]), relations)
-    answers = torch.from_numpy(right[chosen] - firsts + begins)
-    weight = torch.from_numpy(np.repeat(log_weight[chosen], sizes)).index_fill_(0, answers, 0.0)
-    weighted, of_list = scores + weight, torch.from_numpy(np.repeat(np.arange(len(chosen)), sizes))
-    top = scores.new_full((len(chosen),), -torch.inf).scatter_reduce_(0, of_list, weighted.detach(), "amax")
-    total = scores.new_zeros(len(chosen)).index_add(0, of_list, (weighted - top[of_list]).exp())
-    loss: Tensor = (top + total.log() - scores[answers]).mean()
+    place = np.arange(
+        int(sizes.max())
+    )  # shorter lists are filled up with their last candidates, which do not count
+    rows = firsts[:, None] + np.minimum(place, sizes[:, None] - 1)  # (list, candidate)
+    columns = networks.columns(lists.features[rows.ravel()]).view(*rows.shape, -1)
+    scores = network(columns, torch.from_numpy(lists.queries[chosen, 1:].astype(np.int64)))
+    answer = right[chosen] - firsts
+    weight = np.where(place < sizes[:, None], log_weight[chosen, None], np.float32(-np.inf))
+    weight[np.arange(len(chosen)), answer] = 0
+    of_answer = scores.gather(1, torch.from_numpy(answer)[:, None])[:, 0]
+    loss: Tensor = ((scores + torch.from_numpy(weight)).logsumexp(1) - of_answer).mean()
     return loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from squire.core.compile import inner_kernel, int64, kernel
-from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, noted_stride, reach, span
+from squire.rules._walks import Edges, Starts, edges_of, has_edge, inverse, lower_bound, noted_stride, reach
 
 Array = Any
 
@@ -92,7 +92,7 @@ def _by_closed(
     found: FoundAnswers,
 ) -> tuple[int, int]:
     """r(head,Y) ← b1(head,A) ∧ …: the entities that the bodies lead to."""
-    offsets, relations, tails = edges
+    tails = edges.tails
     seen, via, ends, reached, slot_of, sampled = scratch
     count, num_ends = int64(0), 0
     walked, spent = int64(-1), int64(0)  # the entry whose walk is in `ends` and `via`; steps
@@ -101,9 +101,7 @@ def _by_closed(
         if walked < 0 or not _same_walk(closed, walked, entry):
             token += 1
             most = _allowance(budget, spent)
-            num_ends, steps = reach(
-                head, body, length, offsets, relations, tails, seen, via, token, ends, most, sampled
-            )
+            num_ends, steps = reach(head, body, length, edges, seen, via, token, ends, most, sampled)
             walked, spent = entry, spent + steps
         token += 1
         most = _allowance(budget, spent)
@@ -111,7 +109,7 @@ def _by_closed(
         most = max(most // max(num_ends // skip, 1), 1)  # edges of one end
         for end in range(0, num_ends, skip):
             b = ends[end]
-            low, high = span(offsets, relations, b, body[length - 1])
+            low, high = edges_of(edges, b, body[length - 1])
             step = noted_stride(high - low, most, sampled)
             spent += 1 + (high - low) // step
             for edge in range(low, high, step):
@@ -146,7 +144,7 @@ def _by_constants(
     found: FoundAnswers,
 ) -> int:
     """r(head,c) ← b(head,d): the rules whose body the head satisfies."""
-    offsets, relations, tails = edges
+    offsets, relations, tails, _ = edges
     slot_of, width, previous = scratch.slot_of, len(offsets), -1  # the key of a body's entity is + 1, or 0 for any
     most = max(budget // 64, 1000)  # look-ups take longer than steps
     skip = noted_stride(offsets[head + 1] - offsets[head], most, scratch.sampled)
@@ -162,7 +160,7 @@ def _by_constants(
             while i < len(constants.body_key) and constants.body_key[i] == key:
                 row = constants.by_body[i]
                 c = constants.table[row, 2]
-                if c != head and (not any_end or b != query or _has_other(offsets, relations, tails, head, b, c)):
+                if c != head and (not any_end or b != query or _has_other(edges, head, b, c)):
                     count = _offer(c, constants.table[row, 4], constants.confidence[row], slot_of, count, found)
                 i += 1
         previous = b
@@ -183,7 +181,7 @@ def _by_mirrors(
     found: FoundAnswers,
 ) -> int:
     """r⁻¹(Y,head) ← b(Y,d): the entities that satisfy the body of a rule that predicts the head."""
-    offsets, relations, tails = edges
+    offsets, tails = edges.offsets, edges.tails
     mirror, spent = inverse(query, num_relations), int64(0)
     key = mirror * (len(offsets) - 1) + head
     i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
@@ -191,7 +189,7 @@ def _by_mirrors(
         row = constants.by_target[i]
         b, d = constants.table[row, 1], constants.table[row, 3]
         if d >= 0:
-            low, high = span(offsets, relations, d, inverse(b, num_relations))
+            low, high = edges_of(edges, d, inverse(b, num_relations))
             candidates = tails
         else:
             low, high = starts.offsets[b], starts.offsets[b + 1]
@@ -202,7 +200,7 @@ def _by_mirrors(
             y = int64(candidates[j])
             if y == head or y == d:
                 continue
-            if d < 0 and not _has_other(offsets, relations, tails, y, b, head if b == mirror else -1):
+            if d < 0 and not _has_other(edges, y, b, head if b == mirror else -1):
                 continue
             count = _offer(y, constants.table[row, 4], constants.confidence[row], scratch.slot_of, count, found)
         i += 1
@@ -212,30 +210,28 @@ def _by_mirrors(
 @kernel
 def count_constant_support(facts: Array, constants: ConstantRules, edges: Edges, out: Array) -> None:
     """Adds to each constant rule how many facts it predicts.  facts: (fact, 3); out: (rule)"""
-    offsets, relations, tails = edges
     for fact in range(len(facts)):
         x, r, c = int64(facts[fact, 0]), int64(facts[fact, 1]), int64(facts[fact, 2])
         if x == c:
             continue
-        key = r * (len(offsets) - 1) + c
+        key = r * (len(edges.offsets) - 1) + c
         i = lower_bound(constants.target_key, 0, len(constants.target_key), key)
         while i < len(constants.target_key) and constants.target_key[i] == key:
             row = constants.by_target[i]
             b, d = constants.table[row, 1], constants.table[row, 3]
             if d >= 0:
-                holds = x != d and has_edge(offsets, relations, tails, x, b, d)
+                out[constants.table[row, 4]] += x != d and has_edge(edges, x, b, d)
             else:
-                holds = _has_other(offsets, relations, tails, x, b, c if b == r else -1)
-            out[constants.table[row, 4]] += holds
+                out[constants.table[row, 4]] += _has_other(edges, x, b, c if b == r else -1)
             i += 1
 
 
 @inner_kernel
-def _has_other(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
+def _has_other(edges: Edges, head: int, relation: int, tail: int) -> bool:
     """Whether `head` has an edge of this relation to an entity other than itself and `tail`."""
-    low, high = span(offsets, relations, head, relation)
+    low, high = edges_of(edges, head, relation)
     for edge in range(low, high):
-        if tails[edge] != tail and tails[edge] != head:
+        if edges.tails[edge] != tail and edges.tails[edge] != head:
             return True
     return False
 
@@ -266,28 +262,26 @@ def _offer(answer: int, rule: int, confidence: float, slot_of: Array, count: int
 
 
 @kernel
-def ground(
-    x: int, y: int, body: Array, length: int, offsets: Array, relations: Array, tails: Array, path: Array
-) -> bool:
+def ground(x: int, y: int, body: Array, length: int, edges: Edges, path: Array) -> bool:
     """Finds the first simple path from x to y along a body; writes the entities after x to `path`."""
     if length == 1:
         path[0] = y
-        return x != y and has_edge(offsets, relations, tails, x, body[0], y)
-    low, high = span(offsets, relations, x, body[0])
+        return x != y and has_edge(edges, x, body[0], y)
+    low, high = edges_of(edges, x, body[0])
     for edge in range(low, high):
-        a = tails[edge]
+        a = edges.tails[edge]
         if a == x or a == y:
             continue
         path[0] = a
         if length == 2:
-            if has_edge(offsets, relations, tails, a, body[1], y):
+            if has_edge(edges, a, body[1], y):
                 path[1] = y
                 return True
             continue
-        low2, high2 = span(offsets, relations, a, body[1])
+        low2, high2 = edges_of(edges, a, body[1])
         for edge2 in range(low2, high2):
-            b = tails[edge2]
-            if b != x and b != y and b != a and has_edge(offsets, relations, tails, b, body[2], y):
+            b = edges.tails[edge2]
+            if b != x and b != y and b != a and has_edge(edges, b, body[2], y):
                 path[1], path[2] = b, y
                 return True
     return False

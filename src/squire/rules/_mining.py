@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from squire.core.compile import inner_kernel, int64, kernel
-from squire.rules._walks import Edges, Starts, has_edge, inverse, lower_bound, reach, span
+from squire.rules._walks import Edges, Starts, edges_of, has_edge, inverse, lower_bound, reach
 
 Array = Any
 
@@ -124,8 +124,8 @@ def _link_pair(
     room: int,  # entries that the table can still take
 ) -> int:
     """Counts the bodies between X and Y. Gives the number of new entries, and stops when the table is full."""
-    offsets, relations, tails = edges
-    _, pair_relations, pair_tails = by_pair
+    offsets, relations, tails, _ = edges
+    _, pair_relations, pair_tails, _ = by_pair
     near_y, first, stop = near
     keys, counts, last = table
     base = 2 * num_relations
@@ -267,7 +267,7 @@ def _count_group(
     If the pilot shows that all starts would cost more than the budget, the rest is estimated from as many starts
     as it allows. Their number is fixed before they are walked, so the estimate is unbiased.
     """
-    offsets, relations, tails = edges
+    relations, tails = edges.relations, edges.tails
     run_starts, run_offsets = runs
     seen, via, ends, reached, body_of, run_of, next_run, end_of, sampled = scratch
     total, errors, alive, rest, squares, first_run = counts
@@ -282,10 +282,7 @@ def _count_group(
             break
         x = starts[i]
         token += 1
-        count, walked = reach(
-            x, bodies[0], length, offsets, relations, tails, seen, via, token, ends, len(tails) + 1,
-            sampled,
-        )  # fmt: skip
+        count, walked = reach(x, bodies[0], length, edges, seen, via, token, ends, len(tails) + 1, sampled)
         # Sort the last hops by body in one pass over the ends: looking up each body at each end took 6× as long.
         listed = 0
         for end in range(count):
@@ -354,7 +351,7 @@ def count_constants(
 
     Bodies are attributes, or `-1 - b` for any A. X is neither c nor the body's entity.
     """
-    offsets, relations, tails = edges
+    offsets, relations, tails, _ = edges
     num_attributes = len(member_offsets) - 1
     together = np.zeros(num_attributes, np.int64)  # X with the target and this attribute
     with_any = np.zeros(len(bearers), np.int64)  # X with the target and another edge of this relation
@@ -392,14 +389,14 @@ def count_constants(
             support, together[body] = together[body], 0
             b, d = attribute_relation[body], attribute_tail[body]
             count = member_offsets[body + 1] - member_offsets[body]
-            if c != d and has_edge(offsets, relations, tails, c, b, d):
+            if c != d and has_edge(edges, c, b, d):
                 count -= 1  # X = c is no instance
             if support >= minimum and support >= confidence * count:
                 size = _append(out, size, target, body, count, support)
             support, with_any[b] = with_any[b], 0
             if support >= minimum:
                 count = bearers[b] - (only_c if b == r else 0)
-                low, high = span(offsets, relations, c, b)
+                low, high = edges_of(edges, c, b)
                 for edge in range(low, high):
                     if tails[edge] != c:
                         count -= 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from squire.core.compile import inner_kernel
+from squire.core.compile import inner_kernel, int64
 
 Array = Any  # numba infers the types; the shapes stand at the arguments
 
@@ -20,6 +20,7 @@ class Edges(NamedTuple):
     offsets: Array  # (entity + 1)
     relations: Array  # (edge)
     tails: Array  # (edge)
+    firsts: Array  # (entity, edge type + 1): where the edges of a type begin; (0, 0) if that would be large
 
 
 class Starts(NamedTuple):
@@ -72,6 +73,14 @@ def span(offsets: Array, relations: Array, head: int, relation: int) -> tuple[in
 
 
 @inner_kernel
+def edges_of(edges: Edges, head: int, relation: int) -> tuple[int, int]:
+    """The same, looked up if there is a table."""
+    if len(edges.firsts):
+        return int64(edges.firsts[head, relation]), int64(edges.firsts[head, relation + 1])
+    return span(edges.offsets, edges.relations, head, relation)
+
+
+@inner_kernel
 def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
     """The first position in low:high whose value is not below `value`."""
     while low < high:
@@ -84,10 +93,10 @@ def lower_bound(sorted_values: Array, low: int, high: int, value: int) -> int:
 
 
 @inner_kernel
-def has_edge(offsets: Array, relations: Array, tails: Array, head: int, relation: int, tail: int) -> bool:
-    low, high = span(offsets, relations, head, relation)
-    at = lower_bound(tails, low, high, tail)
-    return at < high and tails[at] == tail
+def has_edge(edges: Edges, head: int, relation: int, tail: int) -> bool:
+    low, high = edges_of(edges, head, relation)
+    at = lower_bound(edges.tails, low, high, tail)
+    return at < high and edges.tails[at] == tail
 
 
 @inner_kernel
@@ -95,9 +104,7 @@ def reach(
     x: int,
     prefix: Array,  # (MAX_LENGTH): a body, of which all but the last edge type are walked
     length: int,
-    offsets: Array,
-    relations: Array,
-    tails: Array,
+    edges: Edges,
     seen: Array,  # (entity): scratch, the token of the last walk that reached it
     via: Array,  # (entity): scratch, the entity before it, or -1 if there are several
     token: int,
@@ -113,22 +120,22 @@ def reach(
         ends[0], via[x] = x, x
         return 1, 1
     count, steps = 0, 0
-    low, high = span(offsets, relations, x, prefix[0])
+    low, high = edges_of(edges, x, prefix[0])
     skip = noted_stride(high - low, most, sampled)
     most = max(most // max((high - low) // skip, 1), 1)  # steps from one neighbour
     for edge in range(low, high, skip):
-        a = tails[edge]
+        a = edges.tails[edge]
         if a == x:
             continue
         if length == 2:
             ends[count], via[a] = a, x
             count += 1
             continue
-        low2, high2 = span(offsets, relations, a, prefix[1])
+        low2, high2 = edges_of(edges, a, prefix[1])
         skip2 = noted_stride(high2 - low2, most, sampled)
         steps += (high2 - low2) // skip2
         for edge2 in range(low2, high2, skip2):
-            b = tails[edge2]
+            b = edges.tails[edge2]
             if b == x or b == a:
                 continue
             if seen[b] != token:

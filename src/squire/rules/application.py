@@ -14,7 +14,8 @@ from squire.core.relations import inverse
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _application as kernels
-from squire.rules._walks import Edges, Starts
+from squire.rules._walks import Starts
+from squire.rules.edges import walked_edges
 from squire.rules.rules import NONE, Rules, body_order, from_both_ends
 
 Scores = npt.NDArray[np.float64]
@@ -57,7 +58,7 @@ class RuleEngine:
         self.rules, self.adjacency, self.best = rules, adjacency, best
         self._closed = _closed(rules)
         self._constants = constant_rules(rules, adjacency)
-        self._edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
+        self._edges = walked_edges(adjacency)
         self._starts = Starts(*adjacency.starts)
 
     def answer(self, queries: Ids) -> Candidates:
@@ -104,7 +105,7 @@ class RuleEngine:
             if relation != rules.head[rule]:  # the query asks for the inverse: walk the mirror image
                 body = [inverse(b, rules.num_relations) for b in reversed(body)]
             path = np.empty(len(body), np.int32)
-            found = kernels.ground(head, answer, np.array(body, np.int32), len(body), *self._edges, path)
+            found = kernels.ground(head, answer, np.array(body, np.int32), len(body), self._edges, path)
             return Grounding(tuple(body), (head, *path.tolist())) if found else None
         forward = relation == rules.head[rule] and answer == rules.head_constant[rule]
         x, constant = (head, answer) if forward else (answer, head)

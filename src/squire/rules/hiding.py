@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from squire.core.relations import both_directions
-from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.graph.adjacency import Adjacency, AnyIds, Ids, Offsets
 from squire.rules import _application as kernels
-from squire.rules._walks import Edges
 from squire.rules.application import constant_rules
+from squire.rules.edges import walked_edges
 from squire.rules.mining import MiningOptions, body_keys, find_support
 from squire.rules.rules import Rules
 from squire.rules.work import Progress, Work
@@ -36,8 +36,12 @@ class RuleSupport:
         Hidden facts may still be part of bodies. Hiding facts at random lowers the number of instances of a body
         and how many of them are facts by the same share, so the confidence stays the same.
         """
+        return self.left(self.of(hidden, progress))
+
+    def left(self, lost: AnyIds) -> Rules:
+        """The rules that still hold if they lose so much support.  (rule)"""
         rules, options = self.rules, self.options
-        left = replace(rules, support=rules.support - self.of(hidden, progress))
+        left = replace(rules, support=rules.support - lost)
         least = np.where(rules.is_closed, options.min_support, options.constant_support)
         least_confidence = np.where(rules.is_closed, options.min_confidence, options.constant_confidence)
         found = (left.support >= least) & (left.confidence >= least_confidence)
@@ -59,7 +63,7 @@ class RuleSupport:
                 at = np.searchsorted(own, keys[found])
                 known = np.flatnonzero(np.append(own, -1)[at] == keys[found])
                 out[rules[at[known]]] = np.rint(support[found][known])
-        edges = Edges(self.adjacency.offsets, self.adjacency.relations, self.adjacency.tails)
+        edges = walked_edges(self.adjacency)
         both = both_directions(facts, self.adjacency.num_relations)
         kernels.count_constant_support(both, self._constants, edges, out)
         return out

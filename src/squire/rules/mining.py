@@ -21,7 +21,8 @@ from squire.core.ragged import offsets_from, ranges
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _mining as kernels
-from squire.rules._walks import Edges, Starts
+from squire.rules._walks import Starts
+from squire.rules.edges import edges_by_tail, walked_edges
 from squire.rules.rules import MAX_LENGTH, NONE, Rules
 from squire.rules.work import OutOfTime, Progress, Work
 
@@ -205,8 +206,8 @@ def find_support(
 
     Per rule: head, body key, support among these triples, and the share of the head's triples that was examined.
     """
-    edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
-    by_pair = Edges(adjacency.offsets, *adjacency.by_tail)
+    edges = walked_edges(adjacency)
+    by_pair = edges_by_tail(adjacency)
     sizes = np.bincount(triples[:, 1], minlength=adjacency.num_relations)
     of_relation = np.argsort(triples[:, 1], kind="stable")
     firsts = offsets_from(sizes)
@@ -302,7 +303,7 @@ def _count_all(
     firsts = np.concatenate([[0], np.flatnonzero(np.any(prefix[1:] != prefix[:-1], axis=1)) + 1])
     sizes = np.diff(firsts, append=len(bodies))
     starts = _starts(adjacency, np.random.default_rng([options.seed, length]))
-    edges = Edges(adjacency.offsets, adjacency.relations, adjacency.tails)
+    edges = walked_edges(adjacency)
     runs = kernels.EdgeRuns(adjacency.runs.starts, adjacency.runs.offsets)
 
     budget = min(options.budget, work.most_steps)
@@ -373,7 +374,7 @@ def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) ->
             targets[i * TARGETS_PER_TASK : (i + 1) * TARGETS_PER_TASK],
             options.constant_support, options.constant_confidence,
             members, member_offsets, attribute, relation, tail, bearers,
-            Edges(adjacency.offsets, adjacency.relations, adjacency.tails),
+            walked_edges(adjacency),
         )  # fmt: skip
         return (found,)
 

@@ -96,13 +96,17 @@ def fuse_run(
     edges: also fit edge embeddings, if the recipe has any and holds facts back from them.
     """
     graph, recipe = load_settings(folder)
-    options, began = options or FusionOptions(), time.monotonic()
-    edges = edges and bool(recipe.model.edge_rank) and recipe.train.hold_back
-    minutes = options.minutes
-    if minutes is not None and edges:
-        minutes *= 1 - EDGE_SHARE
+    options, began, scorer = options or FusionOptions(), time.monotonic(), None
+    if edges and recipe.model.edge_rank and recipe.train.hold_back:
+        ends = math.inf if options.minutes is None else began + 60 * EDGE_SHARE * options.minutes
+        if is_leader():
+            _fit_edges(folder, graph, recipe, ends, progress)
+        agreed(None)  # the others wait for its file
+        scorer = EdgeScorer.load(folder)
+    if options.minutes is not None:
+        options = replace(options, minutes=agreed(max(options.minutes - (time.monotonic() - began) / 60, 1e-3)))
     done = mining_of(folder / FUSION, graph.train, options.mining)
-    fusion = fit_fusion(graph, replace(options, minutes=minutes), progress, done)
+    fusion = fit_fusion(graph, options, progress, done, scorer, recipe.train.seed)
     if is_leader():
         save_fusion(fusion, folder)
     info = fusion.info
@@ -114,13 +118,8 @@ def fuse_run(
     )  # fmt: skip
     if info.unlinked:
         logger.info("no valid pair has an edge in train, so linked pairs are neither asked about nor proposed")
-    if not edges:
-        return fusion
-    ends = math.inf if options.minutes is None else began + 60 * options.minutes
-    if is_leader():
-        _fit_edges(folder, graph, recipe, ends, progress)
-    agreed(None)  # the others wait for its file
-    return weigh_edges(folder, fusion, progress) or fusion
+    _tell_weights(fusion)
+    return fusion
 
 
 def is_unfinished(folder: Path) -> bool:
@@ -141,25 +140,27 @@ def _fit_edges(folder: Path, graph: Graph, recipe: Recipe, ends: float, progress
     fit.fit(progress, lambda: time.monotonic() >= ends, passes)
 
 
-def weigh_edges(folder: Path, fusion: Fusion | None = None, progress: Progress = no_progress) -> Fusion | None:
+def weigh_edges(folder: Path, progress: Progress = no_progress) -> Fusion | None:
     """Add the edge embeddings of a run to its fusion, and save it; None if there is nothing to do."""
     graph, recipe = load_settings(folder)
-    if not recipe.train.hold_back or not (fusion or has_fusion(folder)):
+    if not recipe.train.hold_back or not has_fusion(folder):
         return None
-    scorer, fusion = EdgeScorer.load(folder), fusion or load_fusion(folder, graph)
+    scorer, fusion = EdgeScorer.load(folder), load_fusion(folder, graph)
     if scorer is None or (fusion.pool and fusion.pool.scorer.fingerprint == scorer.fingerprint):
         return None
-    try:
-        fusion = add_edges(fusion, graph, scorer, recipe.train.seed, progress)
-    except SettingError as error:  # too few facts were held back
-        logger.warning("%s The fusion does not use the edge embeddings.", error)
+    weighed = add_edges(fusion, graph, scorer, recipe.train.seed, progress)
+    if weighed is fusion:
         return None
     if is_leader():
-        save_fusion(fusion, folder)
-    assert fusion.pool
-    own, (weight,) = fusion.pool.own, fusion.pool.weights
-    logger.info("the fusion uses edge embeddings; weights: symbolic score %.2f, embeddings %.2f", own, weight)
-    return fusion
+        save_fusion(weighed, folder)
+    _tell_weights(weighed)
+    return weighed
+
+
+def _tell_weights(fusion: Fusion) -> None:
+    if fusion.pool:
+        own, (weight,) = fusion.pool.own, fusion.pool.weights
+        logger.info("the fusion uses edge embeddings; weights: symbolic score %.2f, embeddings %.2f", own, weight)
 
 
 # ------------------------------------------------------------------------------------------------- the model
