@@ -40,6 +40,7 @@ from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists,
 from squire.ranking.index import name_words, no_words
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import EdgePool, fit_pool
+from squire.ranking.walks import fit_walks
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
@@ -239,7 +240,7 @@ class Fusion:
         old, pool = self.features, self.pool
         is_same = run.graph.num_entities == old.adjacency.num_entities
         words = old.words if is_same else words_of(run.graph, self.info.use_names)
-        features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
+        features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported, old.walks)
         if pool:
             pool = replace(pool, gone=run.forgotten)
         return replace(self, features=features, pool=pool)
@@ -261,7 +262,8 @@ def fit_fusion(
     unlinked = pairs_look_unlinked(graph) if options.unlinked is None else options.unlinked
     words = words_of(graph, options.use_names)
 
-    features = CandidateFeatures(graph.train, _mine(graph.train, mining, stage), unlinked, words)
+    rules, walks = _mine(graph.train, mining, stage), fit_walks(graph.train, seed, mining.threads)
+    features = CandidateFeatures(graph.train, rules, unlinked, words, walks=walks)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)
@@ -347,7 +349,8 @@ def _hidden_fold(
     """What a graph looks like without hidden facts.  features, support: of the whole graph"""
     rules = support.without(hidden, lambda name, done, total: stage("hiding facts", done, total))
     used = used_rules(rules)  # the others need not stay in memory
-    return HiddenFold(CandidateFeatures(remaining, used, features.drop_linked, features.words), hidden)
+    left = CandidateFeatures(remaining, used, features.drop_linked, features.words, walks=features.walks)
+    return HiddenFold(left, hidden)
 
 
 def _sample(rows: Ids, most: int, seed: int) -> Ids:
