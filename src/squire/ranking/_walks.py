@@ -103,9 +103,9 @@ def walk(
     h: int, q: int, hidden: int, graph: WalkGraph, weights: WalkWeights, steps: int, least: float, keep: bool,
     s: WalkScratch, score: Array, touched: Array,
 ) -> int:  # fmt: skip
-    """The probability that a walk ends at each entity; returns at how many.
+    """The probability that a walk ends at each entity but h; returns at how many.
 
-    Shares of less than `least` are not followed, so a step looks at 1 / least edges at most. Two layers are enough,
+    Shares up to `least` are not followed, so a step looks at 1 / least edges at most. Two layers are enough,
     unless they are to be kept.  score: (entity), touched: output, entities with a score
     """
     count = 0
@@ -117,7 +117,7 @@ def walk(
             x = int64(graph.heads[came]) if k else h
             mass = s.state[here, came] if k else 1.0
             total, stop, _ = _choose(x, came, q, hidden, graph, weights, s)
-            if stop > 0:
+            if stop > 0 and x != h:  # h may be an answer, but walks say nothing about it
                 if score[x] == 0:
                     touched[count] = x
                     count += 1
@@ -127,13 +127,13 @@ def walk(
                 if s.possible[run - first] <= 0:
                     continue
                 share = s.chance[run - first] / s.possible[run - first]
-                if mass * share < least:
+                if mass * share <= least:
                     continue
                 for edge in range(graph.starts[run], graph.starts[run + 1]):
                     if hidden >= 0 and (edge == hidden or edge == graph.back[hidden]):
                         continue
                     part = (mass - s.mass[here, edge] if run == came else mass) * share
-                    if part < least:
+                    if part <= least:
                         continue
                     to, end = graph.back[edge], graph.ends[edge]
                     if s.mass[there, to] == 0:
@@ -176,7 +176,7 @@ def count_choices(
     for i in range(len(facts)):
         h, q, t = int64(facts[i, 0]), int64(facts[i, 1]), int64(facts[i, 2])
         number = walk(h, q, int64(edges[i]), graph, weights, steps, least, True, s, score, touched)
-        if score[t] > 0:
+        if score[t] > 0:  # never if t is h
             found += 1
             for k in range(steps, -1, -1):
                 _count_layer(k, h, q, t, int64(edges[i]), graph, weights, steps, least, score[t], s, counts)
@@ -211,7 +211,7 @@ def _count_layer(
             if s.possible[run - first] <= 0:
                 continue
             share = s.chance[run - first] / s.possible[run - first]
-            if mass * share < least:
+            if mass * share <= least:
                 continue
             one, made = 0.0, 0.0
             for edge in range(graph.starts[run], graph.starts[run + 1]):

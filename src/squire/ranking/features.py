@@ -216,7 +216,7 @@ class CandidateFeatures:
         drop_linked: bool = False,  # propose no entity that has any edge with the head
         words: Profile | None = None,  # of the entities' names; None if these are not used
         hidden: Adjacency | None = None,  # facts that the rules were mined from, but that this graph lacks
-        walks: WalkWeights | None = None,  # None if nothing was learned
+        walks: WalkWeights | None = None,  # as they were learned; None if there are none
     ) -> None:
         self.adjacency, self.rules, self.drop_linked = adjacency, rules, drop_linked
         # The subset of `rules` that the engine applies; its answers refer to their numbers.
@@ -224,13 +224,13 @@ class CandidateFeatures:
         self.engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
         self.words = no_words(adjacency.num_entities) if words is None else words
         self.index = build_index(adjacency, self.words)
-        self.walks = initial_weights(adjacency.num_relations) if walks is None else walks
-        self._walk_graph = walk_graph(adjacency)
+        self.walks = walks
+        self._walk_graph, self._walks = walk_graph(adjacency), walks or initial_weights(adjacency.num_relations)
         self._kind = _rule_kinds(self.used_rules)
         self._sizes = Sizes(
             FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, FROM_WALK, VOTERS, POWER,
-            WORDS_POWER, OWN_TAILS, LEAST, drop_linked, EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS, WALK_STEPS,
-            LEAST_SHARE,
+            WORDS_POWER, OWN_TAILS, LEAST, drop_linked, EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS,
+            WALK_STEPS if walks else 0, LEAST_SHARE,
         )  # fmt: skip
         self._hidden = hidden
         firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")
@@ -252,7 +252,7 @@ class CandidateFeatures:
         features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
         scratch = new_scratch(self.index, MOST_CANDIDATES)
         kernels.describe(
-            queries, wanted, self.index, rule, self._walk_graph, self.walks, self._sizes, self._columns, scratch,
+            queries, wanted, self.index, rule, self._walk_graph, self._walks, self._sizes, self._columns, scratch,
             new_walk_scratch(self._walk_graph), offsets, candidates, features,
         )  # fmt: skip
         end = int(offsets[-1])
