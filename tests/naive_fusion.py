@@ -109,7 +109,13 @@ class NaiveEvidence:
         known = {t for b, t in self.graph.by_head.get(h, ()) if b == r or drop_linked}
         loops = {h} if any(b == r and a == t for a, b, t in self.edges) else set()
         named = set(self.tails[r]) | set(self.rules(h, r)) | {t for t in vote if vote[t] > 0}
-        return (named | {t for t in signed if signed[t] > 0} | set(self.votes_by_name(h, r)[0]) | loops | self._far(h, r).keys()) - known
+        return (
+            named
+            | {t for t in signed if signed[t] > 0}
+            | set(self.votes_by_name(h, r)[0])
+            | loops
+            | self._far(h, r).keys()
+        ) - known
 
     def _far(self, h: int, r: int) -> dict[int, float]:
         return self.far.ends(h, r) if self.far else {}

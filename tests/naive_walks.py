@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 
 from naive import NaiveAdjacency, Triple
@@ -58,7 +58,9 @@ class NaiveWalks:
 
     def walks(self, h: int, q: int) -> Iterator[tuple[int, float, list[tuple[Choice, dict[Choice, float]]]]]:
         """Of every walk that stops: where, its probability, and its choices with what could have been chosen."""
-        waiting: list[tuple[int, Triple | None, float, list[tuple[Choice, dict[Choice, float]]]]] = [(h, None, 1, [])]
+        waiting: list[tuple[int, Triple | None, float, list[tuple[Choice, dict[Choice, float]]]]] = [
+            (h, None, 1, [])
+        ]
         while waiting:
             x, came, mass, made = waiting.pop()
             weights, possible = self.choices(q, x, came)
@@ -67,12 +69,13 @@ class NaiveWalks:
                 if choice[0] == "stop" and x != h:
                     yield x, part, then
                 elif choice[0] != "stop" and len(made) < self.steps:
-                    for edge in possible[choice[2]]:
-                        waiting.append((edge[2], edge, part / len(possible[choice[2]]), then))
+                    part /= len(possible[choice[2]])
+                    waiting += [(edge[2], edge, part, then) for edge in possible[choice[2]]]
 
-    def counts(self, h: int, q: int, t: int) -> tuple[Counter[Choice], Counter[Choice]]:
+    def counts(self, h: int, q: int, t: int) -> tuple[dict[Choice, float], dict[Choice, float]]:
         """Of walks to t, as often as they are probable: choices made, and chances of each if its weight were 1."""
-        made, chances = Counter[Choice](), Counter[Choice]()
+        made: dict[Choice, float] = defaultdict(float)
+        chances: dict[Choice, float] = defaultdict(float)
         found = [(mass, choices) for end, mass, choices in self.walks(h, q) if end == t]
         for mass, choices in found:
             share = mass / sum(mass for mass, _ in found)

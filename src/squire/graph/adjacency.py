@@ -155,7 +155,8 @@ class Adjacency:
     def positions(self, edges: AnyIds) -> Offsets:
         """Where edges of the graph are.  (n, 3) -> (n)"""
         heads, relations, tails = edges.astype(np.int64).T
-        return np.searchsorted(self._keys, (heads * (2 * self.num_relations) + relations) * self.num_entities + tails)
+        keys = (heads * (2 * self.num_relations) + relations) * self.num_entities + tails
+        return np.asarray(np.searchsorted(self._keys, keys), np.int64)
 
     @cached_property
     def _keys(self) -> Offsets:

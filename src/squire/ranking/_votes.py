@@ -289,8 +289,8 @@ def _clear(
 
 @inner_kernel
 def _list(
-    h: int, r: int, wanted: int, of_rules: Array, counts: tuple[int, int, int, int], index: GraphIndex, sizes: Sizes,
-    s: FeatureScratch, count: int, out: Array,
+    h: int, r: int, wanted: int, of_rules: Array, counts: tuple[int, int, int, int], index: GraphIndex,
+    sizes: Sizes, s: FeatureScratch, count: int, out: Array,
 ) -> int:  # fmt: skip
     """The union of the best candidates of each source, without known answers, and the wanted one."""
     start = count

@@ -1,8 +1,8 @@
 """Kernels of walks that choose the next edge by its type, the type of the last one and the question.
 
-A walk about (h, q) begins at h. At an entity it either stops or takes a type among those that leave the entity, and
-then any edge of this type. It never goes back along the edge that it came by. Where it has come along edge e is kept
-at the inverse of e, so that the walks that have come to an entity by one type are a run of its edges: a state.
+A walk about (h, q) begins at h. At an entity it either stops or chooses one of the types of its edges, and then
+any edge of this type. It never goes back along the edge that it came by. That it has come along an edge is kept at
+the inverse of this edge, so the walks that have come to an entity by one type are a run of its edges: a state.
 """
 
 from __future__ import annotations

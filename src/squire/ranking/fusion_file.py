@@ -94,7 +94,7 @@ def load_fusion(
             rules = load_refreshed(folder, rules)
             gone, facts = run.unsupported, run.facts
             words = words_of(run.graph, info.use_names) if run.graph.num_entities > graph.num_entities else words
-        walks = WalkWeights(**parts) if (parts := checkpoint.part("walks.")) else None
+        walks = WalkWeights(**own) if (own := checkpoint.part("walks.")) else None
         features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words, gone, walks)
         names = [feature.name for feature in features.table]
         if state["features"] != names:

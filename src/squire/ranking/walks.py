@@ -1,10 +1,10 @@
 """Walks of up to six steps that have learned which edge types lead to the answers of a question.
 
 Sparse, deep graphs have answers that no rule of three atoms reaches. A walk chooses the next edge type by the
-question and by the type of its last edge, which is a soft rule of any length. Its weights are those that make
-it end at the answers of some known facts, each hidden while it is asked about. They are found by expectation
-maximisation: count the choices of all walks that lead to the answer, as often as they are probable; a weight is how
-often a choice was made by how often it would have been made with weight 1.
+question and by the type of its last edge: a soft rule of any length. Its weights make it end at the answers of
+some known facts, each hidden while it is asked about. They are found by expectation maximisation: count the
+choices of all walks that lead to the answer, as often as they are probable; the new weight of a choice is how
+often it was made, divided by how often it would have been made with weight 1.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import numpy as np
 from squire.core.parallel import in_order, thread_count
 from squire.core.ragged import order_of
 from squire.core.relations import both_directions
-from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.folds import can_be_hidden
 from squire.ranking import _walks as kernels
 from squire.ranking._walks import WalkCounts, WalkGraph, WalkScratch, WalkWeights
 
 STEPS = 6
 LEAST_SHARE = 1e-4  # of the probability that is followed: a step looks at 10,000 edges at most
+LEARNING_SHARE = 3e-4  # the same while learning
 FACTS, ROUNDS = 2000, 6  # to learn from, in both directions
 FACTS_AT_ONCE = 250
 USUAL = 0.1  # weight of a choice of which nothing is known; counts as one example
@@ -42,7 +43,7 @@ def fit_walks(adjacency: Adjacency, seed: int = 0, threads: int | None = None) -
 
 
 def some_facts(adjacency: Adjacency, most: int, seed: int) -> Ids:
-    """Facts whose ends have other edges, at random; of all relations the same number, as far as they have so many."""
+    """Random facts whose ends have other edges; as many of each relation, as far as it has so many."""
     triples = adjacency.triples[can_be_hidden(adjacency, unlinked=False)]
     triples = triples[np.random.default_rng([seed, 23]).permutation(len(triples))]
     triples = triples[order_of(triples[:, 1], adjacency.num_relations)]
@@ -66,7 +67,7 @@ def count_choices(
         score, touched = np.zeros(adjacency.num_entities), np.zeros(adjacency.num_entities, np.int64)
         scratch = new_walk_scratch(graph, STEPS + 2)
         kernels.count_choices(
-            facts[rows], edges[rows], graph, weights, STEPS, LEAST_SHARE, scratch, score, touched, counts
+            facts[rows], edges[rows], graph, weights, STEPS, LEARNING_SHARE, scratch, score, touched, counts
         )
         return counts
 
