@@ -39,7 +39,7 @@ def test_choices_are_counted_as_if_every_walk_were_looked_at(
     for asked in both_directions(np.array([fact], np.int32), RELATIONS):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(walks, "STEPS", 3)
-            patch.setattr(walks, "LEARNING_SHARE", 0.0)
+            patch.setattr(walks, "LEAST_SHARE", 1e-12)
             found = count_choices(asked[None], adjacency, weights, threads=1)
         expected = [np.zeros_like(one) for one in found]
         h, q, t = asked.tolist()

@@ -20,9 +20,8 @@ from squire.ranking import _walks as kernels
 from squire.ranking._walks import WalkCounts, WalkGraph, WalkScratch, WalkWeights
 
 STEPS = 6
-LEAST_SHARE = 1e-4  # of the probability that is followed: a step looks at 10,000 edges at most
-LEARNING_SHARE = 3e-4  # the same while learning
-FACTS, ROUNDS = 2000, 6  # to learn from, in both directions
+LEAST_SHARE = 5e-4  # of the probability that is followed: a step looks at 2,000 edges at most
+FACTS, ROUNDS = 2000, 4  # to learn from, in both directions
 FACTS_AT_ONCE = 250
 USUAL = 0.1  # weight of a choice of which nothing is known; counts as one example
 
@@ -67,7 +66,7 @@ def count_choices(
         score, touched = np.zeros(adjacency.num_entities), np.zeros(adjacency.num_entities, np.int64)
         scratch = new_walk_scratch(graph, STEPS + 2)
         kernels.count_choices(
-            facts[rows], edges[rows], graph, weights, STEPS, LEARNING_SHARE, scratch, score, touched, counts
+            facts[rows], edges[rows], graph, weights, STEPS, LEAST_SHARE, scratch, score, touched, counts
         )
         return counts
 
