@@ -7,7 +7,9 @@ from collections import Counter, defaultdict
 
 import numpy as np
 from naive import NaiveAdjacency, Triple
+from naive_walks import NaiveWalks
 
+from squire.ranking._walks import WalkWeights
 from squire.rules.application import RuleEngine
 from squire.rules.rules import NONE
 
@@ -16,8 +18,15 @@ class NaiveEvidence:
     """Twin of `Evidence`, for one query at a time."""
 
     def __init__(
-        self, triples: set[Triple], num_entities: int, num_relations: int, engine: RuleEngine, names: list[str]
+        self,
+        triples: set[Triple],
+        num_entities: int,
+        num_relations: int,
+        engine: RuleEngine,
+        names: list[str],
+        walks: WalkWeights | None = None,
     ) -> None:
+        self.far = NaiveWalks(triples, num_relations, walks) if walks else None
         self.graph = NaiveAdjacency(triples, num_relations)
         self.n, self.engine = num_entities, engine
         self.edges = self.graph.edges
@@ -100,7 +109,16 @@ class NaiveEvidence:
         known = {t for b, t in self.graph.by_head.get(h, ()) if b == r or drop_linked}
         loops = {h} if any(b == r and a == t for a, b, t in self.edges) else set()
         named = set(self.tails[r]) | set(self.rules(h, r)) | {t for t in vote if vote[t] > 0}
-        return (named | {t for t in signed if signed[t] > 0} | set(self.votes_by_name(h, r)[0]) | loops) - known
+        return (
+            named
+            | {t for t in signed if signed[t] > 0}
+            | set(self.votes_by_name(h, r)[0])
+            | loops
+            | self._far(h, r).keys()
+        ) - known
+
+    def _far(self, h: int, r: int) -> dict[int, float]:
+        return self.far.ends(h, r) if self.far else {}
 
     def rules(self, h: int, r: int) -> dict[int, list[tuple[float, int]]]:
         """Smoothed confidence and kind of the best rules of each answer."""
@@ -148,6 +166,7 @@ class NaiveEvidence:
             math.log(self.walk(h, 3).get(t, 0.0) + 1e-6),
             float(t == h),
             loops / self.facts[r] if t == h else 0.0,
+            math.log(self._far(h, r).get(t, 0.0) + 1e-6),
             sum(self.similarity(t, x) for x in own) / max(len(own), 1),
             sum(self.likeness(self.signatures[t], self.signatures[x]) for x in own) / max(len(own), 1),
             self.likeness(self.signatures[t], profile),

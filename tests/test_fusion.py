@@ -253,9 +253,13 @@ def test_nothing_becomes_a_candidate_for_being_the_answer(fitted: tuple[Graph, F
     query_set = QuerySet.from_graph(graph, "test")
     (lists,) = (ranked.lists for ranked in fusion.rank(query_set.queries[:, :2]))
     # The same questions with other answers: the head itself, which this relation never links to itself, and one
-    # that nobody would name. Both tie behind all candidates, which are those of before.
-    town = graph.labels.entity_id("town 0")
-    for answers in (query_set.queries[:, 0], np.full(len(query_set.queries), town, np.int32)):
+    # that no source names. Both tie behind all candidates, which are those of before.
+    everyone = np.arange(graph.num_entities, dtype=np.int32)
+    others = [
+        np.setdiff1d(everyone, [*lists.candidates[lists.rows(i)], h, *graph.train.tails_of(h, r)])[0]
+        for i, (h, r) in enumerate(query_set.queries[:, :2].tolist())
+    ]
+    for answers in (query_set.queries[:, 0], np.array(others)):
         queries = np.column_stack([query_set.queries[:, :2], answers])
         ranks = rank_by_fusion(
             fusion, graph, replace(query_set, queries=queries, filter=graph.train)

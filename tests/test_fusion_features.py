@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_fusion import NaiveEvidence
+from test_walks import random_weights
 
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency
+from squire.ranking import features
+from squire.ranking._walks import WalkWeights
 from squire.ranking.features import (
     BEST_RULES,
     COLUMN,
@@ -50,25 +53,30 @@ NAMES = [
 ]
 
 
-def evidence_of(triples: set[tuple[int, int, int]], drop_linked: bool = False) -> CandidateFeatures:
+def evidence_of(
+    triples: set[tuple[int, int, int]], drop_linked: bool = False, walks: WalkWeights | None = None
+) -> CandidateFeatures:
     adjacency = Adjacency.build(np.array(sorted(triples), np.int32), ENTITIES, RELATIONS)
-    return CandidateFeatures(adjacency, mine_rules(adjacency, MINING).rules, drop_linked, words=name_words(NAMES))
+    rules = mine_rules(adjacency, MINING).rules
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "LEAST_SHARE", 0.0)
+        return CandidateFeatures(adjacency, rules, drop_linked, name_words(NAMES), walks=walks)
 
 
 def twin_of(triples: set[tuple[int, int, int]], evidence: CandidateFeatures) -> NaiveEvidence:
     engine = RuleEngine(evidence.used_rules, evidence.adjacency, best=BEST_RULES)
-    return NaiveEvidence(triples, ENTITIES, RELATIONS, engine, NAMES)
+    return NaiveEvidence(triples, ENTITIES, RELATIONS, engine, NAMES, evidence.walks)
 
 
 QUERIES = np.array([(h, r) for h in range(ENTITIES) for r in range(2 * RELATIONS)], np.int32)
 
 
 @settings(max_examples=60)
-@given(TRIPLES, st.booleans())
+@given(TRIPLES, st.booleans(), st.none() | st.integers(0, 1000))
 def test_candidates_and_features_are_those_of_the_twin(
-    triples: set[tuple[int, int, int]], drop_linked: bool
+    triples: set[tuple[int, int, int]], drop_linked: bool, seed: int | None
 ) -> None:
-    evidence = evidence_of(triples, drop_linked)
+    evidence = evidence_of(triples, drop_linked, None if seed is None else random_weights(seed))
     twin, lists = twin_of(triples, evidence), evidence.describe(QUERIES)
     for query, (h, r) in enumerate(QUERIES.tolist()):
         own = lists.rows(query)

@@ -55,7 +55,8 @@ def transferred(fusion: Fusion, graph: Graph) -> Fusion:
     """A fusion for a graph of other entities and the same relations, by the train facts of that graph."""
     rules = fusion.features.rules
     closed, words = rules.take(rules.is_closed), words_of(graph, fusion.info.use_names)
-    return replace(fusion, features=CandidateFeatures(graph.train, closed, fusion.info.unlinked, words), pool=None)
+    features = CandidateFeatures(graph.train, closed, fusion.info.unlinked, words, walks=fusion.features.walks)
+    return replace(fusion, features=features, pool=None)
 
 
 def with_relations(graph: Graph, relations: LabelIndex) -> Graph:

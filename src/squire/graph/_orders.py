@@ -50,3 +50,16 @@ def order_runs(
             y = tails[i]
             out[place[y]] = run
             place[y] += 1
+
+
+@kernel
+def find_inverses(
+    end_runs: Array,
+    place: Array,  # (run): where the inverse of the next edge that leads to it is; at first starts[:-1]
+    out: Array,
+) -> None:
+    """For each edge the position of its inverse.  (edge)"""
+    for i in range(len(end_runs)):
+        run = end_runs[i]
+        out[i] = place[run]
+        place[run] += 1

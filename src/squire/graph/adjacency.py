@@ -152,6 +152,12 @@ class Adjacency:
         at = np.searchsorted(keys, wanted)
         return np.asarray(keys[np.minimum(at, len(keys) - 1)] == wanted) if len(keys) else np.zeros(at.shape, bool)
 
+    def positions(self, edges: AnyIds) -> Offsets:
+        """Where edges of the graph are.  (n, 3) -> (n)"""
+        heads, relations, tails = edges.astype(np.int64).T
+        keys = (heads * (2 * self.num_relations) + relations) * self.num_entities + tails
+        return np.asarray(np.searchsorted(self._keys, keys), np.int64)
+
     @cached_property
     def _keys(self) -> Offsets:
         """One number for each edge, sorted like the edges.  (edge)"""
@@ -229,6 +235,17 @@ class Adjacency:
     def _find_end_runs(self) -> tuple[Ids]:
         out = np.empty(self.num_edges, np.int32)
         kernels.order_runs(self.ends[0], self.runs.starts, self.tails, self.offsets[:-1].copy(), out)
+        return (out,)
+
+    @cached_property
+    def back(self) -> Ids:
+        """For each edge (h, r, t) the position of its inverse (t, r⁻¹, h).  (edge)"""
+        found: Ids = self.kept.get("back", self._find_back)[0]
+        return found
+
+    def _find_back(self) -> tuple[Ids]:
+        out = np.empty(self.num_edges, np.int32)
+        kernels.find_inverses(self.end_runs, self.runs.starts[:-1].copy(), out)
         return (out,)
 
     @cached_property

@@ -66,6 +66,7 @@ class Sizes(NamedTuple):
     vote: int
     signature: int
     words: int
+    walk: int
     voters: int
     power: int  # exponent of the similarity of signatures, which is high for most pairs
     words_power: int  # exponent of the similarity of names
@@ -76,6 +77,8 @@ class Sizes(NamedTuple):
     voters_heard: int  # of each vote
     steps: int  # that a vote or a walk may take: beyond it, a sample of the edges counts for all
     typical_tails: int  # the most frequent tails of a relation, which make its profile
+    walk_steps: int
+    walk_least: float  # probability of a walk that is followed
 
 
 class FeatureColumns(NamedTuple):
@@ -105,13 +108,14 @@ class FeatureScratch(NamedTuple):
     words_vote: Array  # (entity)
     one: Array  # (entity): probability that a walk is there after one step
     two: Array  # (entity): after two steps
+    far: Array  # (entity): probability that a walk that was learned ends there
     wanted: Array  # (attribute): mean weight over the tails that h has
     wanted_signature: Array  # (edge type)
     wanted_words: Array  # (word)
     voted_words: Array  # (word): of the tails voted for by name
     row: Array  # (edge type): the signature of h
     words_row: Array  # (word): the name of h
-    touched: Array  # (6, entity): where similarity, vote, signature_vote, one, two and words_vote are not zero
+    touched: Array  # (7, entity): where similarity, vote, signature_vote, one, two, words_vote and far are not 0
     best: Array  # (most)
     best_score: Array  # (most)
     sampled: Array  # (1): was a sample of the edges looked at, for this query?
@@ -194,6 +198,7 @@ def fill_connections(h: int, t: int, r: int, index: GraphIndex, sizes: Sizes, s:
     x[2] = np.log(three + sizes.least)
     x[3] = t == h
     x[4] = index.loops[r] if t == h else 0.0
+    x[5] = np.log(s.far[t] + sizes.least)
 
 
 @inner_kernel

@@ -27,6 +27,7 @@ from squire.ranking._features import (
     fill_votes,
     likeness,
 )
+from squire.ranking._walks import WalkGraph, WalkScratch, WalkWeights, walk
 from squire.rules._walks import inverse, noted_stride, span
 
 Array = Any  # numba infers the types
@@ -38,9 +39,12 @@ def describe(
     wanted: Array,  # (query): an entity that is a candidate in any case, or -1
     index: GraphIndex,
     rule: RuleCandidates,
+    graph: WalkGraph,
+    weights: WalkWeights,
     sizes: Sizes,
     at: FeatureColumns,
     s: FeatureScratch,
+    walk_scratch: WalkScratch,
     offsets: Array,  # (query + 1): output, where the candidates of each query start
     candidates: Array,  # (capacity): output, sorted
     features: Array,  # (capacity, feature): output, must be zero
@@ -65,10 +69,14 @@ def describe(
             s.sampled,
         )  # fmt: skip
         num_one, num_two = _walk(h, index, sizes, s)
+        num_far = walk(
+            h, r, int64(-1), graph, weights, sizes.walk_steps, sizes.walk_least, False, walk_scratch, s.far,
+            s.touched[6],
+        )  # fmt: skip
         _chances(query, rule, s)
         of_rules = rule.answers[rule.offsets[query] : rule.offsets[query + 1]]
         first = offsets[query]
-        counts = (num_voted, num_signed, num_named)
+        counts = (num_voted, num_signed, num_named, num_far)
         last = _list(h, r, int64(wanted[query]), of_rules, counts, index, sizes, s, first, candidates)
         offsets[query + 1] = last
         _sort(candidates, first, last)
@@ -86,7 +94,7 @@ def describe(
             x[:, at.tails :], x[:, at.names :],
         )  # fmt: skip
         sampled[query] = s.sampled[0]
-        _clear(s, num_voted, num_signed, num_one, num_two, num_named)
+        _clear(s, num_voted, num_signed, num_one, num_two, num_named, num_far)
     _leave(s)
 
 
@@ -263,7 +271,9 @@ def _chances(query: int, rule: RuleCandidates, s: FeatureScratch) -> None:
 
 
 @inner_kernel
-def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int) -> None:
+def _clear(
+    s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num_two: int, num_named: int, num_far: int
+) -> None:
     for i in range(num_voted):
         s.vote[s.touched[1, i]] = 0
         s.close_vote[s.touched[1, i]] = 0
@@ -275,6 +285,8 @@ def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num
         s.two[s.touched[4, i]] = 0
     for i in range(num_named):
         s.words_vote[s.touched[5, i]] = 0
+    for i in range(num_far):
+        s.far[s.touched[6, i]] = 0
 
 
 # ----------------------------------------------------------------------------------------------- the candidates
@@ -282,8 +294,8 @@ def _clear(s: FeatureScratch, num_voted: int, num_signed: int, num_one: int, num
 
 @inner_kernel
 def _list(
-    h: int, r: int, wanted: int, of_rules: Array, counts: tuple[int, int, int], index: GraphIndex, sizes: Sizes,
-    s: FeatureScratch, count: int, out: Array,
+    h: int, r: int, wanted: int, of_rules: Array, counts: tuple[int, int, int, int], index: GraphIndex,
+    sizes: Sizes, s: FeatureScratch, count: int, out: Array,
 ) -> int:  # fmt: skip
     """The union of the best candidates of each source, without known answers, and the wanted one."""
     start = count
@@ -305,6 +317,7 @@ def _list(
     count = _take_best(s.touched[1], counts[0], s.vote, sizes.vote, s, count, out)
     count = _take_best(s.touched[2], counts[1], s.signature_vote, sizes.signature, s, count, out)
     count = _take_best(s.touched[5], counts[2], s.words_vote, sizes.words, s, count, out)
+    count = _take_best(s.touched[6], counts[3], s.far, sizes.walk, s, count, out)
     if wanted >= 0:
         count = _take(wanted, s, count, out)
     for i in range(start, count):

@@ -17,7 +17,10 @@ from squire.core.ragged import offsets_from
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.ranking import _votes as kernels
 from squire.ranking._features import FeatureColumns, Profile, RuleCandidates, Sizes
+from squire.ranking._walks import WalkWeights
 from squire.ranking.index import build_index, new_scratch, no_words
+from squire.ranking.walks import LEAST_SHARE, initial_weights, new_walk_scratch, walk_graph
+from squire.ranking.walks import STEPS as WALK_STEPS
 from squire.rules.application import Candidates, RuleEngine
 from squire.rules.mining import MiningOptions
 from squire.rules.rules import NONE, PSEUDO_COUNT, Rules
@@ -78,6 +81,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("three steps", CONNECTIONS, "the same for three steps", NOWHERE),
     Feature("itself", CONNECTIONS, "1 if t is h"),
     Feature("loops", CONNECTIONS, "if t is h, the share of the facts of r that link an entity to itself"),
+    Feature("walk", CONNECTIONS, "log probability that a walk that has learned where r leads ends at t", NOWHERE),
     Feature("like tails", TAILS, "mean similarity of t, by neighbours, to the tails of r that h has"),
     Feature("like tails by relations", TAILS, "the same by relations"),
     Feature("typical tail", TAILS, "similarity of t, by relations, to all tails of r"),
@@ -195,11 +199,12 @@ class CandidateLists:
 
 # ------------------------------------------------------------------------------------------- candidate features
 
-QUERIES_AT_ONCE = 128  # 128 × 421 candidates × 46 features: 10 MB
+QUERIES_AT_ONCE = 128  # 128 × 482 candidates × 47 features: 12 MB
 # Candidates from each source. On valid of NELL23K four of five right answers are among some 110 candidates a
 # query.
-FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS = 120, 120, 60, 60, 60, 20
-MOST_CANDIDATES = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + 2  # h, a wanted one
+FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, FROM_WALK, VOTERS = 120, 120, 60, 60, 60, 60, 20
+# And h, and a wanted one.
+MOST_CANDIDATES = FROM_FREQUENCY + FROM_RULES + FROM_VOTE + FROM_SIGNATURE + FROM_NAMES + FROM_WALK + 2
 POWER = 8  # of the similarity of signatures: most are somewhat similar, and only close ones should vote
 WORDS_POWER = 2  # few names share words at all, so less damping is needed; not tuned
 # Longer rules must be this reliable (same MRR, four times as fast on FB15K237), and among so many of their head.
@@ -225,6 +230,7 @@ class CandidateFeatures:
         drop_linked: bool = False,  # propose no entity that has any edge with the head
         words: Profile | None = None,  # of the entities' names; None if these are not used
         hidden: Adjacency | None = None,  # facts that the rules were mined from, but that this graph lacks
+        walks: WalkWeights | None = None,  # as they were learned; None if there are none
     ) -> None:
         self.adjacency, self.rules, self.drop_linked = adjacency, rules, drop_linked
         # The subset of `rules` that the engine applies; its answers refer to their numbers.
@@ -232,10 +238,13 @@ class CandidateFeatures:
         self.engine = RuleEngine(self.used_rules, adjacency, best=BEST_RULES)
         self.words = no_words(adjacency.num_entities) if words is None else words
         self.index = build_index(adjacency, self.words)
+        self.walks = walks
+        self._walk_graph, self._walks = walk_graph(adjacency), walks or initial_weights(0)
         self._kind = _rule_kinds(self.used_rules)
         self._sizes = Sizes(
-            FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, VOTERS, POWER, WORDS_POWER,
-            OWN_TAILS, LEAST, drop_linked, EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS,
+            FROM_FREQUENCY, FROM_RULES, FROM_VOTE, FROM_SIGNATURE, FROM_NAMES, FROM_WALK, VOTERS, POWER,
+            WORDS_POWER, OWN_TAILS, LEAST, drop_linked, EDGES, VOTERS_HEARD, STEPS, TYPICAL_TAILS,
+            WALK_STEPS if walks else 0, LEAST_SHARE,
         )  # fmt: skip
         self._hidden = hidden
         firsts = ("log frequency", "noisy or of 5", "vote", "edges", "like tails", "name vote", "edges of h")
@@ -257,8 +266,8 @@ class CandidateFeatures:
         features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
         scratch, sampled = new_scratch(self.index, MOST_CANDIDATES), answers.sampled.copy()
         kernels.describe(
-            queries, wanted, self.index, rule, self._sizes, self._columns, scratch, offsets, candidates, features,
-            sampled,
+            queries, wanted, self.index, rule, self._walk_graph, self._walks, self._sizes, self._columns, scratch,
+            new_walk_scratch(self._walk_graph), offsets, candidates, features, sampled,
         )  # fmt: skip
         end = int(offsets[-1])
         return CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy(), sampled)

@@ -51,6 +51,7 @@ from squire.ranking.hidden import (
 from squire.ranking.index import name_words, no_words
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import EdgePool, fit_pool
+from squire.ranking.walks import fit_walks
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
@@ -251,7 +252,7 @@ class Fusion:
         old, pool = self.features, self.pool and self.pool.on(run)
         is_same = run.graph.num_entities == old.adjacency.num_entities
         words = old.words if is_same else words_of(run.graph, self.info.use_names)
-        features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported)
+        features = CandidateFeatures(run.facts, old.rules, self.info.unlinked, words, run.unsupported, old.walks)
         return replace(self, features=features, pool=pool)
 
 
@@ -279,7 +280,8 @@ def fit_fusion(
     words = words_of(graph, options.use_names)
 
     rules, has_all = _mine(graph.train, mining, stage, done)
-    features = CandidateFeatures(graph.train, rules, unlinked, words)
+    walks = fit_walks(graph.train, seed, mining.threads)
+    features = CandidateFeatures(graph.train, rules, unlinked, words, walks=walks)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)

@@ -18,6 +18,7 @@ from squire.errors import CheckpointError
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.ranking._features import Profile
+from squire.ranking._walks import WalkWeights
 from squire.ranking.calibration import Calibration, Calibrations
 from squire.ranking.confidence import Confidence, Shares, confidence_table
 from squire.ranking.edge_features import EdgeScorer
@@ -29,7 +30,7 @@ from squire.rules.rules import Rules
 from squire.search.trained import LoadedRun
 
 logger = logging.getLogger(__name__)
-FILE_VERSION = 9
+FILE_VERSION = 10
 
 
 def has_fusion(folder: Path) -> bool:
@@ -50,6 +51,8 @@ def save_fusion(fusion: Fusion, folder: Path) -> Path:
     for part, networks in (("ranker", fusion.ranker), ("confidence", confidence.networks)):
         arrays |= {f"{part}.{name}": tensor.detach().numpy() for name, tensor in networks.tensors().items()}
     arrays["knots"] = confidence.knots
+    walks = fusion.features.walks
+    arrays |= {f"walks.{name}": array for name, array in walks._asdict().items()} if walks else {}
     if fusion.pool:
         arrays |= {"pool.weights": fusion.pool.weights, "pool.means": fusion.pool.means}
     arrays |= {f"shares.{column.name}": getattr(confidence.shares, column.name) for column in fields(Shares)}
@@ -91,7 +94,8 @@ def load_fusion(
             rules = load_refreshed(folder, rules)
             gone, facts = run.unsupported, run.facts
             words = words_of(run.graph, info.use_names) if run.graph.num_entities > graph.num_entities else words
-        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words, gone)
+        walks = WalkWeights(**own) if (own := checkpoint.part("walks.")) else None
+        features = CandidateFeatures(facts or graph.train, rules, info.unlinked, words, gone, walks)
         names = [feature.name for feature in features.table]
         if state["features"] != names:
             raise CheckpointError(f"was fitted to other features; {_difference(state['features'], names)}.")

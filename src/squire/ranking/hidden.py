@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from squire.core.relations import both_directions
 from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
+from squire.ranking._walks import WalkWeights
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Floats, used_rules
+from squire.ranking.walks import refit_walks
 from squire.rules.hiding import RuleSupport
 
 Stage = Callable[[str, int, int], None]  # name, done, total
@@ -25,18 +27,28 @@ class HiddenFold:
     support: RuleSupport  # of its rules
     hidden: Ids  # (triple, 3)
     lost: Offsets  # (rule): the support that hidden facts give
+    walks: WalkWeights | None  # without what the hidden facts had counted for
 
     @classmethod
     def of(cls, whole: CandidateFeatures, support: RuleSupport, hidden: Ids, stage: Stage) -> HiddenFold:
         lost = support.of(hidden, lambda name, done, total: stage("hiding facts", done, total))
-        return cls(whole, support, hidden, lost.astype(np.int32))
+        fold = cls(whole, support, hidden, lost.astype(np.int32), None)
+        if whole.walks is None:
+            return fold
+        # Walks that have counted the hidden facts would look better than they are.
+        return replace(fold, walks=refit_walks(whole.walks, fold.remaining, threads=support.options.threads))
+
+    @property
+    def remaining(self) -> Adjacency:
+        """The graph without the hidden facts."""
+        graph = self.whole.adjacency
+        return graph.without(Adjacency.build(self.hidden, graph.num_entities, graph.num_relations))
 
     def features(self) -> CandidateFeatures:
         """Candidates and features of the graph without the hidden facts."""
-        whole, graph = self.whole, self.whole.adjacency
-        remaining = graph.without(Adjacency.build(self.hidden, graph.num_entities, graph.num_relations))
+        whole = self.whole
         rules = used_rules(self.support.left(self.lost))  # the others need not stay in memory
-        return CandidateFeatures(remaining, rules, whole.drop_linked, whole.words)
+        return CandidateFeatures(self.remaining, rules, whole.drop_linked, whole.words, walks=self.walks)
 
 
 @dataclass(frozen=True)

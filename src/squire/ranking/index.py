@@ -127,12 +127,12 @@ def new_scratch(index: GraphIndex, most: int) -> FeatureScratch:
     sizes = {"wanted": len(index.rarity), "best_score": most + 1}
     sizes |= dict.fromkeys(("profile", "wanted_signature", "row"), num_edge_types)
     sizes |= dict.fromkeys(("words_profile", "wanted_words", "voted_words", "words_row"), num_words)
-    sizes |= dict.fromkeys(("chance", "similarity", "one", "two"), n)
+    sizes |= dict.fromkeys(("chance", "similarity", "one", "two", "far"), n)
     sizes |= dict.fromkeys(("vote", "close_vote", "signature_vote", "words_vote"), n)
     return FeatureScratch(
         taken=np.zeros(n, bool),
         known=np.zeros(n, bool),
-        touched=np.zeros((6, n), np.int64),
+        touched=np.zeros((7, n), np.int64),
         best=np.zeros(most + 1, np.int64),
         sampled=np.zeros(1, bool),
         **{name: np.zeros(size) for name, size in sizes.items()},
