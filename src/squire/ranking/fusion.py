@@ -40,7 +40,7 @@ from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists,
 from squire.ranking.index import name_words, no_words
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import EdgePool, fit_pool
-from squire.ranking.walks import fit_walks
+from squire.ranking.walks import fit_walks, refit_walks
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
@@ -349,7 +349,9 @@ def _hidden_fold(
     """What a graph looks like without hidden facts.  features, support: of the whole graph"""
     rules = support.without(hidden, lambda name, done, total: stage("hiding facts", done, total))
     used = used_rules(rules)  # the others need not stay in memory
-    left = CandidateFeatures(remaining, used, features.drop_linked, features.words, walks=features.walks)
+    # Walks that have counted the hidden facts would look better than they are (NELL23K: valid .2797 instead of .2805).
+    walks = refit_walks(features.walks, remaining, threads=support.options.threads) if features.walks else None
+    left = CandidateFeatures(remaining, used, features.drop_linked, features.words, walks=walks)
     return HiddenFold(left, hidden)
 
 

@@ -35,10 +35,17 @@ def initial_weights(num_relations: int) -> WalkWeights:
 def fit_walks(adjacency: Adjacency, seed: int = 0, threads: int | None = None) -> WalkWeights:
     """The weights that lead to known facts; deterministic for a seed."""
     weights = initial_weights(adjacency.num_relations)
-    facts = both_directions(some_facts(adjacency, FACTS, seed), adjacency.num_relations)
-    for _ in range(ROUNDS if len(facts) else 0):
-        weights = updated(count_choices(facts, adjacency, weights, threads))
+    for _ in range(ROUNDS):
+        weights = refit_walks(weights, adjacency, seed, threads)
     return weights
+
+
+def refit_walks(
+    weights: WalkWeights, adjacency: Adjacency, seed: int = 0, threads: int | None = None
+) -> WalkWeights:
+    """One more round. If the graph lacks some of the facts, what these had counted for is gone."""
+    facts = both_directions(some_facts(adjacency, FACTS, seed), adjacency.num_relations)
+    return updated(count_choices(facts, adjacency, weights, threads)) if len(facts) else weights
 
 
 def some_facts(adjacency: Adjacency, most: int, seed: int) -> Ids:
