@@ -18,6 +18,7 @@ from squire.graph.graph import Graph
 from squire.ranking.calibration import Calibration, Calibrations
 from squire.ranking.fusion import KINDS, FusionOptions, fit_fusion
 from squire.ranking.fusion_file import save_fusion
+from squire.ranking.networks import NetworkOptions
 
 # One name must be escaped on a page, one relation is shown shortened.
 HOSTILE, PARENT = "<script>alert(1)</script>", "http://example.org/parent"
@@ -83,7 +84,8 @@ def fused_run() -> Path:
     folder = copy_of_run(small_run().parent / "fused")
     calibration = Calibration(np.linspace(0, 1, 21), np.linspace(0, 0.95, 21), np.full(21, 100.0))
     made_up = Calibrations((calibration,) * KINDS)
-    save_fusion(replace(fit_fusion(family(), FusionOptions(folds=2)), calibration=made_up), folder)
+    options = FusionOptions(folds=2, ranker=NetworkOptions(epochs=20))  # there are few lists to learn from
+    save_fusion(replace(fit_fusion(family(), options), calibration=made_up), folder)
     return folder
 
 

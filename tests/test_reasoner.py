@@ -336,7 +336,7 @@ def test_json_has_everything_and_reads_back() -> None:
     assert len(content["answers"]) == 3
     for answer, read in zip((*found.facts, *found), (*content["facts"], *content["answers"]), strict=True):
         assert list(read) == ["rank", "entity", "score", "is_fact", "evidence", "further", "paths", "asserted",
-            "confidence", "sources", "basis", "claim"]  # fmt: skip
+            "confidence", "sources", "basis", "claim", "sampled"]  # fmt: skip
         assert list(read["evidence"]) == ["edges", "grade", "probability", "score", "rule", "clauses"]
         edge_keys = ["head", "relation", "tail", "backwards", "is_fact", "probability", "is_added"]
         assert [list(edge) for edge in read["evidence"]["edges"]] == [edge_keys] * len(answer.evidence.edges)

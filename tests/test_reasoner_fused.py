@@ -53,7 +53,11 @@ def test_features_come_from_all_facts_unless_held_out_ones_are_hidden() -> None:
         fusion = ours.fusion
         assert fusion
         evidence = CandidateFeatures(
-            graph.train, fusion.features.rules, fusion.info.unlinked, words=fusion.features.words
+            graph.train,
+            fusion.features.rules,
+            fusion.info.unlinked,
+            words=fusion.features.words,
+            walks=fusion.features.walks,
         )
         (found,), expected = list(fusion.rank(query)), evidence.describe(query)
         assert np.array_equal(found.lists.candidates, expected.candidates)

@@ -77,12 +77,15 @@ def test_a_rule_has_the_confidence_that_answers_give_it(changed: Path) -> None:
 
 
 def test_facts_without_which_the_figure_stays_are_not_printed(changed: Path) -> None:
-    found = squire.Run(changed).why("zoe", "grandparent", "ada 2")
-    lines = [line for line in repr(found).splitlines() if line.startswith("  without ")]
-    assert len(lines) < len(found.losses)
-    for line in lines:
-        before, _, after = line.rpartition(": ")[2].partition(" → ")
-        assert before != after
+    run, left_out = squire.Run(changed), 0
+    for name in ("zoe", "ada", "ben", "cleo", "dan", "eve"):
+        found = run.why(name, "likes", run.answer(name, "likes", k=1)[0].entity)
+        lines = [line for line in repr(found).splitlines() if line.startswith("  without ")]
+        left_out += len(found.losses) - len(lines)
+        for line in lines:
+            before, _, after = line.rpartition(": ")[2].partition(" → ")
+            assert before != after
+    assert left_out
 
 
 def test_the_smallest_set_drops_the_answer_from_first_place(changed: Path, tmp_path: Path) -> None:
@@ -90,8 +93,8 @@ def test_the_smallest_set_drops_the_answer_from_first_place(changed: Path, tmp_p
     for name in ("zoe", "ben", "dan", "eve", "gus", "hal"):
         best = run.answer(name, "likes", k=1)[0].entity
         smallest = run.why(name, "likes", best).smallest
-        if smallest is None:
-            continue
+        if smallest is None or all(name in (h, t) for h, _, t in smallest.facts):
+            continue  # the facts may be all that there are about the entity
         dropped += 1
         assert run.reasoner.supposing(without=smallest.facts).answer(name, "likes", k=1)[0].entity != best
         for size in range(1, len(smallest.facts)):

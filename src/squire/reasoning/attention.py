@@ -54,7 +54,9 @@ def attention_of(
     reasoner: Reasoner, query: tuple[int, int], answer: str | None = None, beam: int | None = None
 ) -> Attention:
     """Attention along the best path to the answer, by default the best new one."""
-    decoding, trained, labels = reasoner.decoding(beam=beam), reasoner.trained, reasoner.labels
+    # A search over paths, since in patterns the model does not see the entities between.
+    decoding = reasoner.decoding(beam=beam, aggregate="sum")
+    trained, labels = reasoner.trained, reasoner.labels
     (block,) = decode(trained.decoder, np.array([query], np.int32), decoding)
     facts = set(reasoner.run.facts.tails_of(*query).tolist())
     found = [entity for entity in block.entity.tolist() if entity not in facts]
