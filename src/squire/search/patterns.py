@@ -27,7 +27,7 @@ from squire.search.options import DecodingOptions
 
 Floats = npt.NDArray[np.float64]
 
-MOST_ENDS = 2000  # of a pattern
+MOST_ENDS, ENDS_AT_ONCE = 2000, 2**22  # of a pattern, and of all patterns of a block: 50 MB
 LOOKED_AT = 50  # ends, and edges of each, to see which relations go on
 ANSWERS = 200  # of a query, by paths; as many by the queried edge as the beam is wide
 LEAST = 1e-3  # less than this, all paths to an answer together count like none
@@ -108,10 +108,11 @@ def _extended(live: _Patterns, follow: Floats, heads: Offsets, graph: Adjacency,
     order = np.lexsort((-score, query))
     order = order[_position(query[order]) < beam]
     parent, edge_type, query, score = parent[order], edge_type[order], query[order], score[order]
+    most = max(min(MOST_ENDS, ENDS_AT_ONCE // max(len(parent), 1)), 1)
     offsets, skipped = np.zeros(len(parent) + 1, np.int64), np.ones(len(parent), np.int64)
-    ends, via = np.empty(len(parent) * MOST_ENDS, np.int32), np.empty((len(parent) * MOST_ENDS, 2), np.int32)
+    ends, via = np.empty(len(parent) * most, np.int32), np.empty((len(parent) * most, 2), np.int32)
     walk(
-        heads[query], parent, edge_type, live.end_offsets, live.ends, live.via, MOST_ENDS,
+        heads[query], parent, edge_type, live.end_offsets, live.ends, live.via, most,
         graph.offsets, graph.relations, graph.tails, np.full(graph.num_entities, -1),
         offsets, skipped, ends, via,
     )  # fmt: skip
