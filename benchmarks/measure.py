@@ -46,6 +46,15 @@ def peak_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 
 
+def commit() -> str:
+    """The version of the code that is measured."""
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"],
+        cwd=Path(__file__).parent, capture_output=True, text=True,
+    )  # fmt: skip
+    return found.stdout.strip() or "unknown"
+
+
 def report(figures: Figures, targets: Mapping[str, str]) -> None:
     """A table for people, then one line for programs."""
     load = ", ".join(f"{average:.2f}" for average in os.getloadavg())

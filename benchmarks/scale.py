@@ -3,9 +3,10 @@
     python benchmarks/scale.py                          # UMLS-like, a million facts, and FB15K237 if it is there
     python benchmarks/scale.py --large                  # and ten million facts: an hour
     python benchmarks/scale.py --record                 # writes results/scale.json and docs/images/scale.png
+    python benchmarks/scale.py --record --only million  # measures one graph again
 
 Graphs are made (`made_graph`) and have planted rules. Each step runs in a process of its own, after a warm-up that
-pays for compilation. Fusing mines again, as a user's `squire train --no-model` does. Answers have their evidence.
+pays for compilation. Fusing is all of `squire train --no-model`, mining a part of it. Answers have their evidence.
 Stop all other jobs before. The last line is JSON.
 """
 
@@ -24,14 +25,15 @@ import numpy as np
 import torch
 from gemm import gemm_gflops
 from made_graph import make_graph
-from measure import DEFAULT_FOLDER, Figures, in_child, report, run_child
+from measure import DEFAULT_FOLDER, Figures, commit, in_child, report, run_child
 
 import squire
 from squire.core.relations import inverse
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
-from squire.rules.mining import MiningOptions, mine_rules
+from squire.model.recipe import load_recipe, recipe_for
 from squire.rules.rules import NONE, Rules
+from squire.training.pipeline import fuse_run, new_run
 
 HOME = Path(__file__).resolve().parents[1]
 # Facts, entities, relations, edges of the largest hub. With few entities many are made twice: 5,566 facts remain.
@@ -45,10 +47,11 @@ TARGETS = {
 }
 MIN_CONFIDENCE, MIN_SUPPORT = 0.02, 10  # planted rules below these are not looked for
 ANSWERS, EVALUATED = 200, 1000
+MINING = ("bodies of", "counts of", "hard counts of", "rules with")  # how the names of its stages begin
 
 
 def main() -> None:
-    if run_child({"make": make_step, "mine": mine_step, "fuse": fuse_step, "answer": answer_step}):
+    if run_child({"make": make_step, "fuse": fuse_step, "evaluate": evaluate_step, "answer": answer_step}):
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=DEFAULT_FOLDER, help="one folder a graph in it")
@@ -74,12 +77,11 @@ def main() -> None:
 
 
 def measured(source: Path, run: Path) -> Figures:
-    """All figures of one graph."""
-    mined = in_child("mine", source)
-    fused = in_child("fuse", source, run)
-    answered = in_child("answer", run)
-    peak = max(step.pop("peak_mb") for step in (mined, fused, answered))
-    return mined | fused | answered | {"peak_mb": peak}
+    """All figures of one graph; `peak_mb` is that of the step with the highest."""
+    steps = [in_child("fuse", source, run), in_child("evaluate", run), in_child("answer", run)]
+    peak = max(step.pop("peak_mb") for step in steps)
+    fused, evaluated, answered = steps
+    return fused | evaluated | answered | {"peak_mb": peak}
 
 
 def make_step(folder: str, facts: str, entities: str, relations: str, hub: str) -> Figures:
@@ -90,17 +92,35 @@ def make_step(folder: str, facts: str, entities: str, relations: str, hub: str) 
     return {}
 
 
-def mine_step(source: str) -> Figures:
+def fuse_step(source: str, run: str) -> Figures:
     warm_up()
     with timed() as loading:
         graph = load_graph(source)
-    with timed() as mining:
-        rules = mine_rules(graph.train).rules
+    stages = StageTimes()
+    with timed() as fusing, new_run(Path(run), graph, load_recipe(recipe_for(graph.stats()))):
+        rules = fuse_run(Path(run), progress=stages).features.rules
     figures: Figures = {"facts": len(graph.train.triples), "entities": graph.num_entities}
-    figures |= {"load_s": loading[0], "mine_s": mining[0], "rules": len(rules)}
-    figures["estimated"] = int(np.count_nonzero(rules.error))
+    figures |= {"load_s": loading[0], "mine_s": stages.of_mining(), "fuse_s": fusing[0]}
+    figures["stages_s"] = {name: round(seconds, 1) for name, seconds in stages.seconds.items()}
+    figures |= {"rules": len(rules), "estimated": int(np.count_nonzero(rules.error))}
     planted = Path(source) / "planted.json"
     return figures | (found_share(planted, rules, graph) if planted.exists() else {})
+
+
+class StageTimes:
+    """A progress display that adds up the seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        name, now = stage.split(", pass")[0], time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0) + now - self._last
+        self._last = now
+
+    def of_mining(self) -> float:
+        return round(sum(s for name, s in self.seconds.items() if name.startswith(MINING)), 1)
 
 
 def found_share(file: Path, rules: Rules, graph: Graph) -> Figures:
@@ -121,14 +141,10 @@ def found_share(file: Path, rules: Rules, graph: Graph) -> Figures:
     return {"planted": wanted, "planted_found": found}
 
 
-def fuse_step(source: str, run: str) -> Figures:
-    warm_up()
-    with timed() as fusing:
-        squire.train(source, run, model=False, progress=False)
+def evaluate_step(run: str) -> Figures:
     rows = squire.Run(run).evaluate(ranking="fused", sample=EVALUATED, evidence=False, progress=False).rows
     methods = [str(row.signature).split("method:")[1].split("|")[0] for row in rows]
-    mrr = {f"mrr {method}": round(row.mrr, 4) for method, row in zip(methods, rows, strict=True)}
-    return {"fuse_s": fusing[0]} | mrr
+    return {f"mrr {method}": round(row.mrr, 4) for method, row in zip(methods, rows, strict=True)}
 
 
 def answer_step(run: str) -> Figures:
@@ -152,7 +168,6 @@ def warm_up() -> None:
     """Compiles what fusing needs."""
     with tempfile.TemporaryDirectory() as folder:
         make_graph(2000, 100, 10, 0).write(Path(folder) / "graph")
-        mine_rules(load_graph(Path(folder) / "graph").train, MiningOptions(threads=1))
         squire.train(Path(folder) / "graph", Path(folder) / "run", model=False, progress=False)
 
 
@@ -171,8 +186,13 @@ def record(rows: dict[str, Figures], peak: float) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    content = {"command": "python benchmarks/scale.py --record", "gemm_gflops": round(peak), "graphs": rows}
-    (HOME / "results" / "scale.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    # Graphs that were not measured this time keep what was recorded of them.
+    file = HOME / "results" / "scale.json"
+    before = json.loads(file.read_text(encoding="utf-8"))["graphs"] if file.exists() else {}
+    stamp = {"gemm_gflops": round(peak), "commit": commit()}
+    rows = before | {name: row | stamp for name, row in rows.items()}
+    content = {"command": "python benchmarks/scale.py --record", "graphs": rows}
+    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     order = sorted(rows.values(), key=lambda row: row["facts"])
     figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
     for key, label in (("load_s", "load"), ("mine_s", "mine"), ("fuse_s", "mine and fuse")):

@@ -175,6 +175,20 @@ def test_streaming_gives_the_same_answers_in_order(monkeypatch: pytest.MonkeyPat
     assert sum(len(part) for part in parts) == len(queries)
 
 
+def test_answers_in_parts_are_those_of_one_call() -> None:
+    adjacency = random_graph(60, 4, 500)
+    engine = RuleEngine(mine_rules(adjacency).rules, adjacency)
+    queries = np.array([(head, relation) for relation in range(8) for head in range(20)], np.int32)
+    whole, parts = engine.answer(queries), list(engine.answer_in_parts(queries, most=100))
+    assert 1 < len(parts) < len(queries)
+    for name in ("answers", "rules", "smoothed_confidence", "sampled"):
+        assert np.array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
+    assert np.array_equal(np.concatenate([np.diff(part.offsets) for part in parts]), np.diff(whole.offsets))
+    # A part ends with the query that fills it.
+    assert all(part.rows(len(part) - 1).start < 100 <= len(part.answers) for part in parts[:-1])
+    assert [len(part) for part in engine.answer_in_parts(queries[:0])] == [0]
+
+
 def test_a_query_that_is_repeated_has_the_same_answers() -> None:
     adjacency = random_graph(60, 4, 500)
     engine = RuleEngine(mine_rules(adjacency).rules, adjacency)

@@ -152,7 +152,11 @@ def test_many_candidates_are_cut_to_the_best_of_each_source_and_known_ones_take_
     assert lists.candidates.max() < 150
 
 
-def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_thread() -> None:
+@pytest.mark.parametrize("answers_at_once", [5, 1_000_000])
+def test_a_block_of_queries_gives_what_they_give_alone_in_any_order_on_any_thread(
+    answers_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squire.rules.application.ANSWERS_AT_ONCE", answers_at_once)
     rng = np.random.default_rng(0)
     triples = {tuple(row) for row in rng.integers(0, [ENTITIES, RELATIONS, ENTITIES], (20, 3)).tolist()}
     evidence = evidence_of(triples)

@@ -30,7 +30,7 @@ class Voter(NamedTuple):
 
 def fired_rules(features: CandidateFeatures, head: int, relation: int, answer: int) -> list[FiredRule]:
     """The best rules for one answer, most confident first."""
-    found = features.answers_by_rules(np.array([[head, relation]], np.int32))
+    (found,) = features.answers_by_rules(np.array([[head, relation]], np.int32))
     at = np.flatnonzero(found.answers == answer)
     if not len(at):
         return []

@@ -255,27 +255,35 @@ class CandidateFeatures:
 
         wanted: entities that are candidates in any case, (query).
         """
-        answers = self.answers_by_rules(queries)
         if wanted is None:
             wanted = np.full(len(queries), -1, np.int32)
-        rule = RuleCandidates(
-            answers.offsets, answers.answers, answers.rules, answers.smoothed_confidence, self._kind
-        )
-        offsets = np.zeros(len(queries) + 1, np.int64)
-        candidates = np.empty(len(queries) * MOST_CANDIDATES, np.int32)
-        features = np.zeros((len(queries) * MOST_CANDIDATES, len(FEATURES)), np.float32)
-        scratch, sampled = new_scratch(self.index, MOST_CANDIDATES), answers.sampled.copy()
-        kernels.describe(
-            queries, wanted, self.index, rule, self._walk_graph, self._walks, self._sizes, self._columns, scratch,
-            new_walk_scratch(self._walk_graph), offsets, candidates, features, sampled,
-        )  # fmt: skip
-        end = int(offsets[-1])
-        return CandidateLists(queries, offsets, candidates[:end].copy(), features[:end].copy(), sampled)
+        scratch, walk_scratch = new_scratch(self.index, MOST_CANDIDATES), new_walk_scratch(self._walk_graph)
+        parts, first = [], 0
+        for answers in self.answers_by_rules(queries):
+            rows = slice(first, first := first + len(answers))
+            offsets = np.zeros(len(answers) + 1, np.int64)
+            candidates = np.empty(len(answers) * MOST_CANDIDATES, np.int32)
+            features = np.zeros((len(answers) * MOST_CANDIDATES, len(FEATURES)), np.float32)
+            sampled = answers.sampled.copy()
+            rule = RuleCandidates(
+                answers.offsets, answers.answers, answers.rules, answers.smoothed_confidence, self._kind
+            )
+            kernels.describe(
+                queries[rows], wanted[rows], self.index, rule, self._walk_graph, self._walks, self._sizes,
+                self._columns, scratch, walk_scratch, offsets, candidates, features, sampled,
+            )  # fmt: skip
+            end = int(offsets[-1])
+            parts.append(
+                CandidateLists(queries[rows], offsets, candidates[:end].copy(), features[:end].copy(), sampled)
+            )
+        return parts[0] if len(parts) == 1 else CandidateLists.join(parts)
 
-    def answers_by_rules(self, queries: Ids) -> Candidates:
-        """What rules predict.  queries: (query, 2)"""
-        answers = self.engine.answer(queries)  # rejects ids that are not in the graph
-        return _without_own_support(answers, queries, self.used_rules, self._hidden) if self._hidden else answers
+    def answers_by_rules(self, queries: Ids) -> Iterator[Candidates]:
+        """What rules predict, a part of the queries after the other.  queries: (query, 2)"""
+        first = 0
+        for answers in self.engine.answer_in_parts(queries):  # rejects ids that are not in the graph
+            own = queries[first : (first := first + len(answers))]
+            yield _without_own_support(answers, own, self.used_rules, self._hidden) if self._hidden else answers
 
     def stream(
         self, queries: Ids, threads: int | None = None, wanted: Ids | None = None

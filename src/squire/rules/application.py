@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ from squire.rules.rules import NONE, Rules, body_order, from_both_ends
 
 Scores = npt.NDArray[np.float64]
 QUERIES_AT_ONCE = 256
+ANSWERS_AT_ONCE = 1_000_000  # with their rules, 60 to 120 MB
 BUDGET = 2_000_000  # steps of a query: some 100 ms at most, which only hubs take
 
 
@@ -63,39 +66,49 @@ class RuleEngine:
 
     def answer(self, queries: Ids) -> Candidates:
         """The candidates of all queries, on one thread.  queries: (query, 2), head and edge type"""
+        (found,) = self.answer_in_parts(queries, most=math.inf)
+        return found
+
+    def answer_in_parts(self, queries: Ids, most: float | None = None) -> Iterator[Candidates]:
+        """The same, a part of the queries after the other: a question about a hub can have very many answers.
+
+        most: answers after which a part ends.
+        """
+        most = ANSWERS_AT_ONCE if most is None else most
         n = self.adjacency.num_entities
         if np.any(queries < 0) or np.any(queries >= [n, 2 * self.adjacency.num_relations]):
             raise SettingError("queries contain ids that are not in the graph.")
         scratch = kernels.ApplyScratch(*(*np.zeros((5, n), np.int64), np.zeros(1, bool)))
         shape = (n, self.best)
         found = kernels.FoundAnswers(np.empty(n, np.int32), np.empty(shape, np.int32), np.empty(shape))
-        parts = [tuple(array[:0] for array in found)]
-        token, previous, sampled = 0, None, list[bool]()
+        parts, token, rows, previous, sampled = list[Any](), 0, 0, None, list[bool]()
         for head, relation in queries.tolist():
-            if (head, relation) == previous:  # hubs are asked about many times
+            if parts and (head, relation) == previous:  # hubs are asked about many times
                 parts.append(parts[-1])
                 sampled.append(sampled[-1])
-                continue
-            previous = head, relation
-            count, token = kernels.apply_query(
-                head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token, BUDGET,
-                found,
-            )  # fmt: skip
-            sampled.append(bool(scratch.sampled[0]))
-            order = np.argsort(found.answers[:count], kind="stable")
-            parts.append(tuple(array[order] for array in found))
-        offsets = np.cumsum([len(part[0]) for part in parts]).astype(np.int64)
-        answers, rules, confidence = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Candidates(offsets, answers, rules, confidence, np.array(sampled, bool))
+            else:
+                count, token = kernels.apply_query(
+                    head, relation, self._closed, self._constants, self._starts, self._edges, scratch, token,
+                    BUDGET, found,
+                )  # fmt: skip
+                order = np.argsort(found.answers[:count], kind="stable")
+                parts.append(tuple(array[order] for array in found))
+                sampled.append(bool(scratch.sampled[0]))
+            previous, rows = (head, relation), rows + len(parts[-1][0])
+            if rows >= most:
+                yield _joined(parts, sampled, found)
+                parts, sampled, rows = [], [], 0
+        if parts or not len(queries):
+            yield _joined(parts, sampled, found)
 
     def stream(self, queries: Ids, threads: int | None = None) -> Iterator[Candidates]:
         """The same for any number of queries, in order and in blocks, on several threads."""
-        count = -(-len(queries) // QUERIES_AT_ONCE)
+        at_once = max(1, min(QUERIES_AT_ONCE, ANSWERS_AT_ONCE // max(self.adjacency.num_entities, 1)))
 
         def answer_block(i: int) -> Candidates:
-            return self.answer(queries[i * QUERIES_AT_ONCE : (i + 1) * QUERIES_AT_ONCE])
+            return self.answer(queries[i * at_once : (i + 1) * at_once])
 
-        return in_order(answer_block, count, thread_count(threads))
+        return in_order(answer_block, -(-len(queries) // at_once), thread_count(threads))
 
     def grounding(self, head: int, relation: int, answer: int, rule: int) -> Grounding | None:
         """One path by which a rule gives an answer. A closed rule's leads from head to answer."""
@@ -114,6 +127,14 @@ class RuleEngine:
         if rules.body_constant[rule] != NONE:
             allowed = allowed[allowed == rules.body_constant[rule]]
         return Grounding((body[0],), (x, int(allowed[0]))) if len(allowed) else None
+
+
+def _joined(parts: list[Any], sampled: list[bool], found: kernels.FoundAnswers) -> Candidates:
+    """The answers of queries that follow each other."""
+    offsets = offsets_from([len(part[0]) for part in parts])
+    none = tuple(array[:0] for array in found)
+    answers, rules, confidence = (np.concatenate(column) for column in zip(none, *parts, strict=True))
+    return Candidates(offsets, answers, rules, confidence, np.array(sampled, bool))
 
 
 def _closed(rules: Rules) -> kernels.ClosedRules:
