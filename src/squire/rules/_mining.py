@@ -18,7 +18,7 @@ SEARCH_FACTOR = 8
 class Neighbours(NamedTuple):
     """The neighbours of the current Y."""
 
-    pair: Array  # (entity): the last pair whose Y has this neighbour
+    of: Array  # (entity): the last Y that has this neighbour
     first: Array  # (entity): its edges from Y, by pair
     stop: Array
 
@@ -68,7 +68,7 @@ class GroupCounts(NamedTuple):
 
 @kernel
 def count_support(
-    pairs: Array,  # (pair, 2): X and Y of triples of one relation
+    pairs: Array,  # (pair, 2): X and Y of triples of one relation; fastest if sorted by the end of higher degree
     length: int,
     num_relations: int,
     edges: Edges,
@@ -76,29 +76,28 @@ def count_support(
 ) -> tuple[Array, Array]:
     """The number of pairs that each body of this length links: keys (b1 · 2R + b2) · 2R + b3, or -1, and counts.
 
-    One hop from X, one hop from Y, and the edges between: never more than two hops are walked. The hash table
-    counts a key once per pair, by the last pair that touched it.
+    One hop from each end, and the edges between: never more than two hops are walked, and these from the end with
+    fewer edges. The hash table counts a key once per pair, by the last pair that touched it.
     """
     num_entities = len(edges.offsets) - 1
     near = Neighbours(
         np.full(num_entities, -1), np.zeros(num_entities, np.int64), np.zeros(num_entities, np.int64)
     )
     table = CountTable(np.full(4096, -1), np.zeros(4096, np.int32), np.zeros(4096, np.int32))
-    used = 0
+    used, marked = 0, int64(-1)
     for pair in range(len(pairs)):
-        x, y = pairs[pair, 0], pairs[pair, 1]
+        x, y = int64(pairs[pair, 0]), int64(pairs[pair, 1])
         if x == y:
             continue
-        position, last = edges.offsets[y], edges.offsets[y + 1]
-        while position < last:
-            b = by_pair.tails[position]
-            near.pair[b], near.first[b] = pair, position
-            while position < last and by_pair.tails[position] == b:
-                position += 1
-            near.stop[b] = position
+        mirrored = _degree(edges, x) > _degree(edges, y)
+        if mirrored:
+            x, y = y, x
+        if length > 1 and y != marked:
+            _mark(y, edges, by_pair, near)
+            marked = y
         while True:
             room = len(table.keys) // 2 - used
-            used += _link_pair(x, y, pair, length, num_relations, edges, by_pair, near, table, room)
+            used += _link_pair(x, y, mirrored, pair, length, num_relations, edges, by_pair, near, table, room)
             if 2 * used < len(table.keys):
                 break
             # Full in the middle of a pair: repeating the pair is harmless, since it counts once. Growing here
@@ -111,9 +110,27 @@ def count_support(
 
 
 @inner_kernel
+def _degree(edges: Edges, entity: int) -> int:
+    return int64(edges.offsets[entity + 1] - edges.offsets[entity])
+
+
+@inner_kernel
+def _mark(y: int, edges: Edges, by_pair: Edges, near: Neighbours) -> None:
+    """Notes which entities are neighbours of Y, and by which of its edges."""
+    position, last = edges.offsets[y], edges.offsets[y + 1]
+    while position < last:
+        b = by_pair.tails[position]
+        near.of[b], near.first[b] = y, position
+        while position < last and by_pair.tails[position] == b:
+            position += 1
+        near.stop[b] = position
+
+
+@inner_kernel
 def _link_pair(
     x: int,
     y: int,
+    mirrored: bool,  # is a body read from Y to X?
     pair: int,
     length: int,
     num_relations: int,
@@ -137,13 +154,14 @@ def _link_pair(
             continue
         if length == 1:
             if a == y:
+                b1 = inverse(b1, num_relations) if mirrored else b1
                 new += _touch(keys, counts, last, b1 * base * base, pair)
                 if new >= room:
                     return new
         elif length == 2:
-            if a != y and near_y[a] == pair:
+            if a != y and near_y[a] == y:
                 for e in range(first[a], stop[a]):
-                    key = (b1 * base + inverse(pair_relations[e], num_relations)) * base
+                    key = _key(b1, int64(-1), int64(pair_relations[e]), mirrored, num_relations)
                     new += _touch(keys, counts, last, key, pair)
                     if new >= room:
                         return new
@@ -152,11 +170,11 @@ def _link_pair(
         elif offsets[a + 1] - offsets[a] <= SEARCH_FACTOR * degree_y:
             for middle in range(offsets[a], offsets[a + 1]):
                 b = tails[middle]
-                if near_y[b] != pair or b == x or b == y or b == a:
+                if near_y[b] != y or b == x or b == y or b == a:
                     continue
-                start = (b1 * base + relations[middle]) * base
                 for e in range(first[b], stop[b]):
-                    new += _touch(keys, counts, last, start + inverse(pair_relations[e], num_relations), pair)
+                    key = _key(b1, int64(relations[middle]), int64(pair_relations[e]), mirrored, num_relations)
+                    new += _touch(keys, counts, last, key, pair)
                     if new >= room:
                         return new
         else:
@@ -166,12 +184,27 @@ def _link_pair(
                     continue
                 middle = lower_bound(pair_tails, offsets[a], offsets[a + 1], b)
                 while middle < offsets[a + 1] and pair_tails[middle] == b:
-                    key = (b1 * base + pair_relations[middle]) * base
-                    new += _touch(keys, counts, last, key + inverse(pair_relations[e], num_relations), pair)
+                    key = _key(
+                        b1, int64(pair_relations[middle]), int64(pair_relations[e]), mirrored, num_relations
+                    )
+                    new += _touch(keys, counts, last, key, pair)
                     if new >= room:
                         return new
                     middle += 1
     return new
+
+
+@inner_kernel
+def _key(b1: int, b2: int, back: int, mirrored: bool, num_relations: int) -> int:
+    """The key of the body b1, b2, back⁻¹ from X to Y, or of the same read from Y. Without b2 if that is -1."""
+    base = 2 * num_relations
+    if b2 < 0:
+        if mirrored:
+            return (back * base + inverse(b1, num_relations)) * base
+        return (b1 * base + inverse(back, num_relations)) * base
+    if mirrored:
+        return (back * base + inverse(b2, num_relations)) * base + inverse(b1, num_relations)
+    return (b1 * base + b2) * base + inverse(back, num_relations)
 
 
 @inner_kernel

@@ -212,10 +212,10 @@ def find_support(
     of_relation = np.argsort(triples[:, 1], kind="stable")
     firsts = offsets_from(sizes)
     stage = f"bodies of length {length}"
-    heads = np.argsort(-sizes, kind="stable")[
-        : np.count_nonzero(sizes)
-    ]  # large ones first: threads finish together
-    costs = _costs(adjacency, triples, length)
+    hub = _hubs(adjacency, triples)
+    costs = _costs(adjacency, triples, hub, length)
+    # The most expensive first: threads finish together.
+    heads = np.lexsort((-costs, sizes == 0))[: np.count_nonzero(sizes)]
     wanted = np.minimum(1, _common_cut(costs, options.budget) / np.maximum(costs, 1))
     shares = wanted
     if work.most_steps < options.budget:
@@ -230,6 +230,7 @@ def find_support(
         if shares[head] < 1:
             rng = np.random.default_rng([options.seed, length, int(head)])
             own = rng.choice(own, max(1, int(shares[head] * len(own))), replace=False)
+        own = own[np.argsort(hub[own], kind="stable")]
         pairs = np.ascontiguousarray(triples[own][:, [0, 2]])
         keys, counts = kernels.count_support(pairs, length, adjacency.num_relations, edges, by_pair)
         share = len(own) / sizes[head]
@@ -251,16 +252,20 @@ def find_support(
     return head, key, support, share
 
 
-def _costs(adjacency: Adjacency, triples: Ids, length: int) -> npt.NDArray[np.float64]:
+def _hubs(adjacency: Adjacency, triples: Ids) -> Ids:
+    """The end of each triple that has more edges; bodies are looked for from the other one.  (triple)"""
+    degree = np.diff(adjacency.offsets)
+    return np.where(degree[triples[:, 0]] > degree[triples[:, 2]], triples[:, 0], triples[:, 2])
+
+
+def _costs(adjacency: Adjacency, triples: Ids, hub: Ids, length: int) -> npt.NDArray[np.float64]:
     """The steps that the pairs of each relation take."""
     degree = np.diff(adjacency.offsets)
-    cost_of = degree.astype(np.float64)
-    if length == 3:
-        cost_of = np.zeros(adjacency.num_entities)
-        np.add.at(cost_of, adjacency.heads, degree[adjacency.tails])  # two-hop walks from each entity
-    cost = np.zeros(adjacency.num_relations)
-    np.add.at(cost, triples[:, 1], cost_of[triples[:, 0]])
-    return cost
+    cost_of = np.asarray(degree, np.float64)
+    if length == 3:  # two-hop walks from each entity
+        cost_of = np.asarray(np.bincount(adjacency.heads, cost_of[adjacency.tails], adjacency.num_entities), float)
+    walker = triples[:, 0] + triples[:, 2] - hub
+    return np.asarray(np.bincount(triples[:, 1], cost_of[walker], adjacency.num_relations), np.float64)
 
 
 def _common_cut(costs: npt.NDArray[np.float64], budget: float) -> float:
@@ -340,7 +345,7 @@ def _count_all(
         : np.count_nonzero(costs)
     ]  # the most expensive first: threads finish together
     budgets[hard] = _common_cut(costs[hard], budget)
-    for _, (which, counts, errors, alive, _) in count(f"hard counts of length {length}", hard, 4):
+    for _, (which, counts, errors, alive, _) in count(f"hard counts of length {length}", hard, 1):
         yield which, counts, errors, alive
 
 
