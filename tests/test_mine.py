@@ -16,7 +16,7 @@ from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.loading import load_graph
 from squire.rules import mining as mine
-from squire.rules.mining import MiningOptions, mine_rules
+from squire.rules.mining import MiningOptions, mine_rules, sorted_rules
 from squire.rules.rules import NONE, Rules
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "kg"
@@ -241,3 +241,16 @@ def is_linked(graph: Adjacency, visited: list[int], body: tuple[int, ...], end: 
         return visited[-1] == end
     steps = graph.tails_of(visited[-1], body[0]).tolist()
     return any(is_linked(graph, [*visited, y], body[1:], end) for y in steps if y not in visited)
+
+
+def test_only_the_best_rules_with_constants_are_kept() -> None:
+    adjacency = random_graph(40, 3, 400)
+    every = mine_rules(adjacency, MiningOptions(length=1, constant_support=1, constant_confidence=0.0)).rules
+    constant = sorted_rules(every.take(~every.is_closed), by_confidence=True)
+    for most in (0, 1, 7, 50):
+        options = MiningOptions(length=1, constant_support=1, constant_confidence=0.0, max_constants=most)
+        some = mine_rules(adjacency, options).rules
+        found = sorted_rules(some.take(~some.is_closed), by_confidence=True)
+        assert len(constant) > 4 * most  # so that some are left out on the way
+        for name in ("head", "body", "head_constant", "body_constant", "support", "body_count"):
+            assert np.array_equal(getattr(found, name), getattr(constant, name)[:most])

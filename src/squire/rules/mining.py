@@ -23,7 +23,7 @@ from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.rules import _mining as kernels
 from squire.rules._walks import Starts
 from squire.rules.edges import edges_by_tail, walked_edges
-from squire.rules.rules import MAX_LENGTH, NONE, Rules
+from squire.rules.rules import MAX_LENGTH, NONE, PSEUDO_COUNT, Rules
 from squire.rules.work import OutOfTime, Progress, Work
 
 PILOT_STARTS = 64
@@ -116,10 +116,7 @@ def mine_rules(
         for length in range(1, options.length + 1):
             complete &= _mine_in_time(adjacency, length, options, work, parts)
             if length == min(2, options.length) and options.constants:
-                found = Rules.concatenate(adjacency.num_relations, list(_mine_constants(adjacency, options, work)))
-                parts.append(
-                    sorted_rules(found, by_confidence=True).take(np.arange(min(len(found), options.max_constants)))
-                )
+                parts.append(_mine_constants(adjacency, options, work))
     except OutOfTime:
         complete = False
     except KeyboardInterrupt:
@@ -359,8 +356,29 @@ def _starts(adjacency: Adjacency, rng: np.random.Generator) -> Starts:
 # ------------------------------------------------------------------------------------------ rules with constants
 
 
-def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) -> Iterator[Rules]:
+class BestRules:
+    """Collects the rules of the highest smoothed confidence, and never holds many more than are wanted."""
+
+    def __init__(self, num_relations: int, most: int) -> None:
+        self.num_relations, self.most = num_relations, most
+        self.least = 0.0  # rules below this confidence are not among the best
+        self._parts: list[Rules] = []
+
+    def add(self, rules: Rules) -> None:
+        self._parts.append(rules.take(rules.smoothed_confidence >= self.least))
+        if sum(map(len, self._parts)) > 4 * self.most:
+            self._parts = [self.found()]
+            self.least = float(self._parts[0].smoothed_confidence.min(initial=1))
+
+    def found(self) -> Rules:
+        """By confidence."""
+        found = sorted_rules(Rules.concatenate(self.num_relations, self._parts), by_confidence=True)
+        return found.take(np.arange(min(len(found), self.most)))
+
+
+def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) -> Rules:
     """r(X,c) ← b(X,d) and r(X,c) ← b(X,A), over all edge types r, which includes the mirror images."""
+    best = BestRules(adjacency.num_relations, options.max_constants)
     n = adjacency.num_entities
     codes = adjacency.relations.astype(np.int64) * n + adjacency.tails
     attributes, attribute = np.unique(codes, return_inverse=True)
@@ -381,7 +399,8 @@ def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) ->
             members, member_offsets, attribute, relation, tail, bearers,
             walked_edges(adjacency),
         )  # fmt: skip
-        return (found,)
+        _, _, body_count, support = found.T
+        return (found[support / (body_count + PSEUDO_COUNT) >= best.least],)
 
     for _, (found,) in work.run("rules with constants", task, count, lambda i: (i,)):
         target, body, body_count, support = found.T
@@ -389,13 +408,16 @@ def _mine_constants(adjacency: Adjacency, options: MiningOptions, work: Work) ->
         safe = np.where(is_any, 0, body)
         full = np.full((len(target), MAX_LENGTH), NONE, np.int32)
         full[:, 0] = np.where(is_any, -1 - body, relation[safe])
-        yield Rules(
-            adjacency.num_relations,
-            relation[target].astype(np.int32),
-            full,
-            tail[target].astype(np.int32),
-            np.where(is_any, NONE, tail[safe]).astype(np.int32),
-            body_count,
-            support,
-            np.zeros(len(target)),
+        best.add(
+            Rules(
+                adjacency.num_relations,
+                relation[target].astype(np.int32),
+                full,
+                tail[target].astype(np.int32),
+                np.where(is_any, NONE, tail[safe]).astype(np.int32),
+                body_count,
+                support,
+                np.zeros(len(target)),
+            )
         )
+    return best.found()
