@@ -245,10 +245,10 @@ def is_linked(graph: Adjacency, visited: list[int], body: tuple[int, ...], end: 
 
 def test_only_the_best_rules_with_constants_are_kept() -> None:
     adjacency = random_graph(40, 3, 400)
-    every = mine_rules(adjacency, MiningOptions(length=1, constant_support=1, constant_confidence=0.0)).rules
+    every = mine_rules(adjacency, MiningOptions(length=1, constant_support=1, constant_confidence=1e-6)).rules
     constant = sorted_rules(every.take(~every.is_closed), by_confidence=True)
     for most in (0, 1, 7, 50):
-        options = MiningOptions(length=1, constant_support=1, constant_confidence=0.0, max_constants=most)
+        options = MiningOptions(length=1, constant_support=1, constant_confidence=1e-6, max_constants=most)
         some = mine_rules(adjacency, options).rules
         found = sorted_rules(some.take(~some.is_closed), by_confidence=True)
         assert len(constant) > 4 * most  # so that some are left out on the way
