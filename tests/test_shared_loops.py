@@ -116,6 +116,23 @@ assert rules.interrupted
 """
 
 
+KILLED = """
+import os, signal, sys
+import squire
+from squire.core import done_tasks
+from squire.rules import mining
+
+done_tasks.SAVE_SECONDS = 0.0  # after each task
+count = mining.kernels.count_support
+def kill(*arguments):
+    if os.environ["RANK"] == "1" and arguments[1] == 3:  # bodies of three atoms
+        os.kill(os.getpid(), signal.SIGKILL)
+    return count(*arguments)
+mining.kernels.count_support = kill
+squire.fuse(sys.argv[1], progress=False)
+"""
+
+
 def a_graph() -> Graph:
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, [[40], [3], [40]], (3, 500))
@@ -165,3 +182,18 @@ def test_a_mistake_is_told_once(tmp_path: Path) -> None:
     ended = torchrun("-m", "squire", "mine", str(tmp_path / "none.tsv"), "-o", str(tmp_path / "rules.tsv"))
     assert ended.returncode == 1
     assert ended.stderr.count("error: ") == 1
+
+
+def test_what_was_done_is_gone_on_with_after_a_process_was_killed(
+    done: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(done / "one", done / "killed")
+    (done / "killed" / f"{FUSION}.safetensors").unlink()
+    (done / "kill.py").write_text(KILLED)
+    assert torchrun(str(done / "kill.py"), str(done / "killed")).returncode != 0
+    assert not (done / "killed" / f"{FUSION}.safetensors").exists()
+    with caplog.at_level("INFO", "squire"):
+        squire.fuse(done / "killed", progress=False)
+    assert "going on with what was done before" in caplog.text
+    one, killed = ((done / name / f"{FUSION}.safetensors").read_bytes() for name in ("one", "killed"))
+    assert one == killed
