@@ -20,6 +20,8 @@ from squire.evaluation.ordinary import SIDES
 from squire.ranking.context import KINDS
 from squire.studies import Comparison
 
+STEPS = ("load", "mine", "fuse")  # of benchmarks/scale.py
+
 
 def command_line() -> str:
     """The reference of all commands, as Typer writes it."""
@@ -108,6 +110,31 @@ def evidence_table() -> str:
     return "\n".join(lines)
 
 
+def paths_table() -> str:
+    """The paper's model, ours and all evidence on the test tails, a column for each graph."""
+    runs = {graph: read(f"run-{graph}") for graph in GRAPHS}
+    columns = [
+        (
+            figure(measured(graph).frequency),
+            figure(PUBLISHED[graph][0]),
+            with_sample(row(run["paths"], graph, "paths")),
+            figure(measured(graph).rules),
+            f"**{figure(row(run['fused'], graph, 'fused')['mrr'])}**",
+        )
+        for graph, run in runs.items()
+    ]
+    names = ("tail frequency", "SQUIRE (paper)", "paths alone", "rules", "all evidence")
+    lines = [f"| MRR | {' | '.join(GRAPHS)} |", "|---" * (len(GRAPHS) + 1) + "|"]
+    lines += [f"| {' | '.join(cells)} |" for cells in zip(names, *columns, strict=True)]
+    return "\n".join(lines)
+
+
+def with_sample(found: dict[str, Any]) -> str:
+    """An MRR, and of how many questions if not of all."""
+    of_all = "|sample:" not in found["signature"]
+    return figure(found["mrr"]) + ("" if of_all else f" ({found['queries']:,} questions)")
+
+
 def trusted() -> list[tuple[str, dict[str, Any]]]:
     """The figures of benchmarks/trust.py, by graph."""
     graphs = (
@@ -164,6 +191,31 @@ def doubt_table() -> str:
     return "\n".join(lines)
 
 
+def scale_table() -> str:
+    """What graphs of growing size cost, by benchmarks/scale.py."""
+    lines = [
+        "| graph | facts | entities | load | mine | fuse, with mining | one answer: median | peak "
+        "| planted rules found | fused: MRR | rules | tail frequency |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    graphs = read("scale")["graphs"]
+    for name, own in sorted(graphs.items(), key=lambda item: item[1]["facts"]):
+        cells = [
+            name, f"{own['facts']:,}", f"{own['entities']:,}", *(duration(own[f"{key}_s"]) for key in STEPS),
+            f"{own['answer_p50_ms']:.0f} ms", f"{own['peak_mb'] / 1e3:.1f} GB",
+            f"{own['planted_found']} of {own['planted']}" if "planted" in own else "",
+            f"**{figure(own['mrr fused'])}**", figure(own["mrr rules+frequency"]), figure(own["mrr frequency"]),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    return (
+        f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    )
+
+
 def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}".removeprefix("0")
 
@@ -176,9 +228,10 @@ def shares(content: dict[str, dict[str, float]]) -> str:
 TABLES = {
     "results.md": {
         "ranking": ranking_table, "sides": sides_table, "evidence": evidence_table, "ordinary": ordinary_table,
-        "promise": promise_table, "doubt": doubt_table,
+        "promise": promise_table, "doubt": doubt_table, "scale": scale_table,
     },
     "howto/compare.md": {"comparison": comparison_table},
+    "../README.md": {"paths": paths_table},
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Draw MRR on the four benchmarks beside the baselines and the paper: docs/images/results.png.
+"""Draw MRR on the four benchmarks beside the baselines and the paper, and how it rose on valid while training.
 
-    python scripts/plot_results.py
+    python scripts/plot_results.py              # docs/images/results.png and curves.png
 
 Our figures come from results/*.json, published ones from the table below.
 """
@@ -72,6 +72,35 @@ def row(content: dict[str, Any], graph: str, method: str, side: str = "tail") ->
 
 
 def main() -> None:
+    draw_results()
+    draw_curves()
+
+
+def draw_curves() -> None:
+    """Valid MRR after each epoch of the recorded runs; a run of another seed has the same colour."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.6), dpi=160, layout="constrained")
+    for number, graph in enumerate(GRAPHS):
+        files = sorted((HOME / "results").glob(f"run-{graph}*.json"))
+        runs = [json.loads(file.read_text(encoding="utf-8")) for file in files if is_run_of(file.stem, graph)]
+        for run in runs:
+            curve = [point["mrr"] for point in run.get("valid", [])]
+            label = graph if run is runs[0] else None
+            axes.plot(range(1, len(curve) + 1), curve, "o-", ms=3, color=f"C{number}", label=label)
+    axes.set(xlabel="epoch", ylabel="MRR by paths, sample of valid, tails")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(HOME / "docs" / "images" / "curves.png")
+
+
+def is_run_of(stem: str, graph: str) -> bool:
+    """Not that of a graph whose name begins with this one."""
+    return stem == f"run-{graph}" or stem.startswith(f"run-{graph}-seed-")
+
+
+def draw_results() -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 3.6), dpi=160)

@@ -1,6 +1,7 @@
 """Train a graph's recipe, fuse, evaluate on test, and record it all: `results/run-GRAPH.json`, signed.
 
     python scripts/record_run.py NELL23K FB15K237-20 NELL995 FB15K237
+    python scripts/record_run.py NELL23K --seed 1       # results/run-NELL23K-seed-1.json
 
 Labels are those of `squire data list`, found below SQUIRE_DATA. Runs are kept in runs/GRAPH. One that was begun is
 gone on with, unless `--trained SECONDS MB` says that it is trained, and what that took.
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from squire.core.files import replacing
-from squire.core.run_files import RECIPE, evaluation_file
+from squire.core.run_files import METRICS, RECIPE, evaluation_file
 
 HOME = Path(__file__).resolve().parents[1]
 KEPT = ("rows", "evidence", "evidence_of", "reliability")  # not the rows of every relation
@@ -28,18 +29,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--trained", nargs=2, type=float, metavar=("SECONDS", "MB"))
+    parser.add_argument("--seed", type=int, default=0, help="of the model")
     arguments = parser.parse_args()
     for name in arguments.graphs:
-        content = record(name, arguments.trained)
-        with replacing(HOME / "results" / f"run-{name}.json") as temporary:
+        label = f"{name}-seed-{arguments.seed}" if arguments.seed else name
+        content = record(name, label, arguments.trained, arguments.seed)
+        with replacing(HOME / "results" / f"run-{label}.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(name, json.dumps(content["fused"]["evidence"]), flush=True)
 
 
-def record(name: str, trained: list[float] | None) -> dict[str, Any]:
-    run = f"runs/{name}"
+def record(name: str, label: str, trained: list[float] | None, seed: int) -> dict[str, Any]:
+    run = f"runs/{label}"
     # Trained and fused apart, so that each has its own time.
-    train = ["train", name, "--out", run, "--no-fuse"]
+    train = ["train", name, "--out", run, "--no-fuse", *(["--set", f"train.seed={seed}"] if seed else [])]
     if trained:
         commands = [{"command": f"squire {' '.join(train)}", "seconds": trained[0], "peak_mb": trained[1]}]
     else:
@@ -52,10 +55,28 @@ def record(name: str, trained: list[float] | None) -> dict[str, Any]:
     rows = [row for row in found["rows"] if "method:fused" not in row["signature"]]
     return {
         "commands": commands,
+        "commit": commit(),
         "cores": os.cpu_count(),
+        "valid": valid_curve(HOME / run),
         "fused": {key: found[key] for key in KEPT if key in found},
         "paths": {"recipe": recipe, "rows": rows},
     }
+
+
+def valid_curve(run: Path) -> list[dict[str, Any]]:
+    """The MRR of a sample of valid after each epoch."""
+    steps = [json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()]
+    return [
+        {key: step[key] for key in ("iteration", "epoch", "step")} | {"mrr": round(step["valid"]["mrr"], 4)}
+        for step in steps
+        if "valid" in step
+    ]
+
+
+def commit() -> str:
+    """The version of the code that made it."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=HOME, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def took(*arguments: str) -> dict[str, Any]:
