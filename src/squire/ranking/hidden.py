@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
 from squire.ranking._walks import WalkWeights
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Floats, used_rules
-from squire.ranking.walks import FACTS, refit_walks
+from squire.ranking.walks import LearnedWalks
 from squire.rules.hiding import RuleSupport
 
 Stage = Callable[[str, int, int], None]  # name, done, total
-# In graphs with so many times the facts that walks learn from, few of the hidden facts are among these.
-MANY_TIMES = 10
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,11 @@ class HiddenFold:
     walks: WalkWeights | None  # without what the hidden facts had counted for
 
     @classmethod
-    def of(cls, whole: CandidateFeatures, support: RuleSupport, hidden: Ids, stage: Stage) -> HiddenFold:
+    def of(
+        cls, whole: CandidateFeatures, support: RuleSupport, walks: LearnedWalks | None, stage: Stage, hidden: Ids
+    ) -> HiddenFold:
         lost = support.of(hidden, lambda name, done, total: stage("hiding facts", done, total))
-        fold = cls(whole, support, hidden, lost.astype(np.int32), None)
-        # Walks that have counted the hidden facts would look better than they are.
-        if whole.walks and len(whole.adjacency.triples) < MANY_TIMES * FACTS:
-            return replace(fold, walks=refit_walks(whole.walks, fold.remaining, threads=support.options.threads))
-        return replace(fold, walks=whole.walks)
+        return cls(whole, support, hidden, lost.astype(np.int32), walks.without(hidden) if walks else None)
 
     @property
     def remaining(self) -> Adjacency:
