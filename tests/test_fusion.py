@@ -95,7 +95,8 @@ def test_the_loss_is_the_cross_entropy_of_lists_in_which_wrong_candidates_are_re
     network = Network(2, 2, SMALL).eval()
     networks = Networks(table, torch.zeros(2), torch.ones(2), [network], SMALL)
     times = np.array([3, 1, 2])
-    loss = _list_loss(networks, network, lists, right, np.log(times).astype(np.float32), np.array([2, 0, 1]))
+    columns = networks.small_columns(lists.features)
+    loss = _list_loss(columns, network, lists, right, np.log(times).astype(np.float32), np.array([2, 0, 1]))
     scores = networks.scores(lists.features, np.zeros(13, np.int32))
     expected = []
     for i, answer in enumerate(right.tolist()):

@@ -139,9 +139,9 @@ def fit_plausibility(
     labelled, absent = (torch.from_numpy(share) for share in (examples.labelled, examples.absent))
     log_shares = log_shares_of(labelled, absent).float()
 
-    def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
+    def loss(columns: Tensor, network: Network, chosen: Offsets) -> Tensor:
         rows = torch.from_numpy(chosen)
-        z = network(networks.columns(examples.columns[chosen]), relation[rows].long())
+        z = network(columns[rows].float(), relation[rows].long())
         return (weight[rows] * hidden_loss(z, is_hidden[rows], log_shares[rows])).mean()
 
     # An untrained network says the base rate, which is the best guess for a graph with few facts.

@@ -117,6 +117,14 @@ class Networks:
         """Standardised features and logarithms, clipped at CLIP.  (candidate, feature) -> (candidate, column)"""
         return with_logs(features, self.table).sub_(self.mean).div_(self.scale).clamp_(-CLIP, CLIP)
 
+    def small_columns(self, features: Features) -> Tensor:
+        """The same in 16 bits, of any number of candidates: enough to learn from."""
+        out = torch.empty(len(features), count_columns(self.table), dtype=torch.half)
+        for first in range(0, len(features), ROWS_AT_ONCE):
+            rows = slice(first, first + ROWS_AT_ONCE)
+            out[rows] = self.columns(features[rows])
+        return out
+
     @torch.inference_mode()
     def scores(self, features: Features, relations: Ids) -> Scores:
         """Logits, comparable within a list.  (candidate, feature), (candidate) -> (candidate)"""
@@ -188,7 +196,8 @@ def with_logs(features: Features, table: Sequence[Feature]) -> Tensor:
 
 # ------------------------------------------------------------------------------------------------------ fitting
 
-Loss = Callable[[Networks, Network, Offsets], Tensor]  # of some of the training examples, given by their numbers
+# Of some of the training examples, given by their numbers; the columns are those of all candidates.
+Loss = Callable[[Tensor, Network, Offsets], Tensor]
 
 
 def fit_ranker(
@@ -204,8 +213,8 @@ def fit_ranker(
 ) -> Networks:
     """Train by the cross-entropy of a softmax over each list; deterministic for a seed."""
 
-    def loss(networks: Networks, network: Network, chosen: Offsets) -> Tensor:
-        return _list_loss(networks, network, lists, right, log_weight, chosen)
+    def loss(columns: Tensor, network: Network, chosen: Offsets) -> Tensor:
+        return _list_loss(columns, network, lists, right, log_weight, chosen)
 
     log_weight = np.log(stands_for).astype(np.float32)
     options = options or NetworkOptions()
@@ -231,6 +240,7 @@ def fit_networks(
     """Train networks side by side, by the loss of random batches of examples; deterministic for a seed."""
     mean, scale = _moments(features, table)
     fitted = Networks(table, mean, scale, [], options)
+    columns = fitted.small_columns(features)
     parts = [np.arange(examples)] * options.networks
     if unseen is not None:
         parts = [np.flatnonzero(~unseen[:, number]) for number in range(options.networks)]
@@ -249,7 +259,7 @@ def fit_networks(
     def fit(number: int) -> Network:
         with _one_thread():
             own = seed * options.networks + number
-            for _ in _fit_network(networks[number], fitted, parts[number], loss, own):
+            for _ in _fit_network(networks[number], options, columns, parts[number], loss, own):
                 if stopped.is_set():
                     break
                 if progress:
@@ -285,9 +295,10 @@ def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tens
     return mean.float(), torch.where(deviation < 1e-6, 1.0, deviation).float()
 
 
-def _fit_network(network: Network, networks: Networks, examples: Offsets, loss: Loss, seed: int) -> Iterator[None]:
+def _fit_network(
+    network: Network, options: NetworkOptions, columns: Tensor, examples: Offsets, loss: Loss, seed: int
+) -> Iterator[None]:
     """Yields after every step."""
-    options = networks.options
     for number, layer in enumerate(network.layers):
         if isinstance(layer, Dropout):
             layer.rng = np.random.default_rng([seed, number])
@@ -310,7 +321,7 @@ def _fit_network(network: Network, networks: Networks, examples: Offsets, loss: 
     for _ in range(options.epochs):
         order = examples[rng.permutation(len(examples))]
         for first in range(0, len(order), options.batch_size):
-            value = loss(networks, network, order[first : first + options.batch_size])
+            value = loss(columns, network, order[first : first + options.batch_size])
             optimizer.zero_grad()
             torch.autograd.backward(value)
             optimizer.step()
@@ -319,7 +330,7 @@ def _fit_network(network: Network, networks: Networks, examples: Offsets, loss: 
 
 
 def _list_loss(
-    networks: Networks,
+    columns: Tensor,  # (candidate, column)
     network: Network,
     lists: CandidateLists,
     right: Offsets,  # (list)
@@ -332,8 +343,8 @@ def _list_loss(
         int(sizes.max())
     )  # shorter lists are filled up with their last candidates, which do not count
     rows = firsts[:, None] + np.minimum(place, sizes[:, None] - 1)  # (list, candidate)
-    columns = networks.columns(lists.features[rows.ravel()]).view(*rows.shape, -1)
-    scores = network(columns, torch.from_numpy(lists.queries[chosen, 1:].astype(np.int64)))
+    chosen_columns = columns[torch.from_numpy(rows.ravel())].float().view(*rows.shape, -1)
+    scores = network(chosen_columns, torch.from_numpy(lists.queries[chosen, 1:].astype(np.int64)))
     answer = right[chosen] - firsts
     weight = np.where(place < sizes[:, None], log_weight[chosen, None], np.float32(-np.inf))
     weight[np.arange(len(chosen)), answer] = 0
