@@ -13,7 +13,7 @@ from squire.graph.adjacency import Adjacency
 from squire.ranking import walks
 from squire.ranking._walks import WalkWeights
 from squire.ranking.features import COLUMN, NOWHERE, CandidateFeatures
-from squire.ranking.walks import LearnedWalks, count_choices, initial_weights, learn_walks, some_facts, updated
+from squire.ranking.walks import count_choices, fit_walks, initial_weights, some_facts
 from squire.rules.rules import Rules
 
 ENTITIES, RELATIONS = 6, 2
@@ -65,29 +65,11 @@ def chains(length: int = 5, number: int = 40) -> Adjacency:
     return Adjacency.build(np.array(steps + links + noise, np.int32), size * number, 3)
 
 
-def learned(adjacency: Adjacency, seed: int = 0, threads: int = 1) -> LearnedWalks:
-    found = learn_walks(adjacency, seed, threads)
-    assert found
-    return found
-
-
-def test_hidden_facts_count_for_nothing() -> None:
-    train = chains()
-    walked, hidden = learned(train), train.triples[::3]
-    gone = set(map(tuple, both_directions(hidden, 3).tolist()))
-    others = np.array([fact for fact in walked.facts.tolist() if tuple(fact) not in gone], np.int32)
-    assert 0 < len(others) < len(walked.facts)
-    expected = updated(count_choices(others, train, walked.before, threads=1))
-    for own, other in zip(walked.without(hidden), expected, strict=True):
-        assert own == pytest.approx(other, rel=1e-6)
-    assert walked.without(hidden[:0]) is walked.weights
-
-
 def test_an_answer_five_steps_away_is_found_and_the_way_back_too() -> None:
     train = chains()
     gone = Adjacency.build(np.array([(0, 1, 5)], np.int32), train.num_entities, 3)
     remaining = train.without(gone)
-    evidence = CandidateFeatures(remaining, Rules.empty(3), walks=learned(remaining).weights)
+    evidence = CandidateFeatures(remaining, Rules.empty(3), walks=fit_walks(remaining, threads=1))
     for query, answer in (((0, 1), 5), ((5, 4), 0)):
         found = evidence.describe(np.array([query], np.int32))
         assert found.candidates[found.features[:, COLUMN["walk"]].argmax()] == answer
@@ -95,7 +77,9 @@ def test_an_answer_five_steps_away_is_found_and_the_way_back_too() -> None:
 
 def test_weights_do_not_depend_on_threads_and_learning_makes_answers_more_probable() -> None:
     train = chains()
-    alone, together = (learned(train, 1, threads).weights for threads in (1, 2))
+    alone, together = fit_walks(train, 1, threads=1), fit_walks(train, 1, threads=2)
+    assert alone
+    assert together
     assert all(np.array_equal(one, other) for one, other in zip(alone, together, strict=True))
     every = set(map(tuple, train.triples.tolist()))
     for h, q, t in train.triples[train.triples[:, 1] == 1][:10].tolist():
@@ -114,15 +98,13 @@ def test_relations_with_few_facts_are_learned_from_all_of_them() -> None:
 
 def test_a_graph_without_facts_that_can_be_hidden_has_no_walks_to_learn() -> None:
     lonely = Adjacency.build(np.array([(0, 0, 1)], np.int32), 2, 1)
-    walked = learned(lonely)
-    assert all(np.all(one == 1) for one in walked.weights)
-    assert all(np.all(one == 1) for one in walked.without(lonely.triples))
+    assert all(np.all(one == 1) for one in fit_walks(lonely) or ())
 
 
 def test_graphs_with_too_many_relations_have_no_walks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("squire.ranking.walks.MOST_RELATIONS", 2)
     triples = np.array([(0, 0, 1), (1, 1, 2), (2, 2, 0), (0, 1, 2), (1, 2, 0)], np.int32)
     graph = Adjacency.build(triples, 3, 3)
-    assert learn_walks(graph) is None
+    assert fit_walks(graph) is None
     lists = CandidateFeatures(graph, Rules.empty(3)).describe(np.array([(0, 0), (1, 4)], np.int32))
     assert np.unique(lists.features[:, COLUMN["walk"]]).tolist() == [pytest.approx(NOWHERE)]

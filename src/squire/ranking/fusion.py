@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ from squire.ranking.hidden import (
 from squire.ranking.index import name_words, no_words
 from squire.ranking.networks import NetworkOptions, Networks, fit_ranker
 from squire.ranking.pooling import EdgePool, fit_pool
-from squire.ranking.walks import learn_walks
+from squire.ranking.walks import fit_walks
 from squire.rules.hiding import RuleSupport
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
@@ -59,7 +59,6 @@ from squire.search.trained import LoadedRun
 
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
-Hide = Callable[[Ids], HiddenFold]  # (triple, 3)
 
 TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
 WRONG_CANDIDATES = 100  # of a query, for the ranker to learn from; all of them take more time and memory
@@ -281,13 +280,12 @@ def fit_fusion(
     words = words_of(graph, options.use_names)
 
     rules, has_all = _mine(graph.train, mining, stage, done)
-    walks = learn_walks(graph.train, seed, mining.threads)
-    features = CandidateFeatures(graph.train, rules, unlinked, words, walks=walks.weights if walks else None)
+    walks = fit_walks(graph.train, seed, mining.threads)
+    features = CandidateFeatures(graph.train, rules, unlinked, words, walks=walks)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
     effort = _effort(features, left, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)
-    hide = partial(HiddenFold.of, features, support, walks, stage)
-    found = _hidden_lists(graph, features, hide, options, int(effort * TRAINING_QUERIES), stage)
+    found = _hidden_lists(graph, features, support, options, int(effort * TRAINING_QUERIES), stage)
     folds, counts = found.folds, (len(found.folds), found.queries, len(found.lists))
     ranker = fit_ranker(
         found.lists, found.right, found.stands_for, features.table, 2 * graph.num_relations, seed,
@@ -305,14 +303,14 @@ def fit_fusion(
     )
     fusion = Fusion(features, ranker, Calibrations(()), confidence, info)
     if scorer:
-        fusion = _with_edges(fusion, graph, scorer, scorer_seed, hide, stage)
+        fusion = _with_edges(fusion, graph, scorer, scorer_seed, support, stage)
     return _calibrated(fusion, graph, stage, int(effort * CALIBRATION_QUERIES))
 
 
 def _hidden_lists(
     graph: Graph,
     features: CandidateFeatures,
-    hide: Hide,
+    support: RuleSupport,
     options: FusionOptions,
     most: int,
     stage: Stage,
@@ -322,7 +320,7 @@ def _hidden_lists(
 
     def made() -> Iterator[tuple[HiddenFold, CandidateFeatures]]:
         for hidden in hidden_parts(graph.train, options.folds, seed, features.drop_linked):
-            fold = hide(hidden)
+            fold = HiddenFold.of(features, support, hidden, stage)
             yield fold, fold.features()
 
     needs_several = 2 * len(graph.train.triples) < most * options.folds
@@ -357,16 +355,15 @@ def add_edges(
     """
     stage = progress or (lambda name, done, total: None)
     support = RuleSupport(fusion.features.rules, graph.train, MiningOptions(**fusion.info.mining))
-    walks = learn_walks(graph.train, fusion.info.seed) if fusion.features.walks else None
-    weighed = _with_edges(
-        fusion, graph, scorer, seed, partial(HiddenFold.of, fusion.features, support, walks, stage), stage
-    )
+    weighed = _with_edges(fusion, graph, scorer, seed, support, stage)
     return fusion if weighed is fusion else _calibrated(weighed, graph, stage)
 
 
-def _with_edges(fusion: Fusion, graph: Graph, scorer: EdgeScorer, seed: int, hide: Hide, stage: Stage) -> Fusion:
+def _with_edges(
+    fusion: Fusion, graph: Graph, scorer: EdgeScorer, seed: int, support: RuleSupport, stage: Stage
+) -> Fusion:
     """The same, without calibration."""
-    fold = hide(held_back(graph, seed)[1])
+    fold = HiddenFold.of(fusion.features, support, held_back(graph, seed)[1], stage)
     queries = hidden_queries(fold, POOL_QUERIES // 2, seed)
     parts, symbolic, edges = [], [], []
     for lists in lists_with_answer(fold.features(), queries, graph.train, None, stage):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import Graph
 from squire.ranking._walks import WalkWeights
 from squire.ranking.features import FEATURES, CandidateFeatures, CandidateLists, Floats, used_rules
-from squire.ranking.walks import LearnedWalks
+from squire.ranking.walks import FACTS, refit_walks
 from squire.rules.hiding import RuleSupport
 
 Stage = Callable[[str, int, int], None]  # name, done, total
+# In graphs with so many times the facts that walks learn from, few of the hidden facts are among these.
+MANY_TIMES = 10
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class HiddenFold:
     walks: WalkWeights | None  # without what the hidden facts had counted for
 
     @classmethod
-    def of(
-        cls, whole: CandidateFeatures, support: RuleSupport, walks: LearnedWalks | None, stage: Stage, hidden: Ids
-    ) -> HiddenFold:
+    def of(cls, whole: CandidateFeatures, support: RuleSupport, hidden: Ids, stage: Stage) -> HiddenFold:
         lost = support.of(hidden, lambda name, done, total: stage("hiding facts", done, total))
-        return cls(whole, support, hidden, lost.astype(np.int32), walks.without(hidden) if walks else None)
+        fold = cls(whole, support, hidden, lost.astype(np.int32), None)
+        # Walks that have counted the hidden facts would look better than they are.
+        if whole.walks and len(whole.adjacency.triples) < MANY_TIMES * FACTS:
+            return replace(fold, walks=refit_walks(whole.walks, fold.remaining, threads=support.options.threads))
+        return replace(fold, walks=whole.walks)
 
     @property
     def remaining(self) -> Adjacency:

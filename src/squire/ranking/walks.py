@@ -9,9 +9,6 @@ often it was made, divided by how often it would have been made with weight 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-
 import numpy as np
 
 from squire.core.parallel import in_order, thread_count
@@ -36,47 +33,22 @@ def initial_weights(num_relations: int) -> WalkWeights:
     return WalkWeights(np.ones((n, n)), np.ones((n, n)), np.ones((n, n)), np.ones((n, n, 2)))
 
 
-@dataclass(frozen=True)
-class LearnedWalks:
-    """The choices that lead to some known facts, counted in the last round."""
-
-    adjacency: Adjacency
-    facts: Ids  # (fact, 3): in both directions
-    before: WalkWeights  # with which the last round began
-    counts: WalkCounts
-    threads: int | None = None
-
-    @cached_property
-    def weights(self) -> WalkWeights:
-        return updated(self.counts) if len(self.facts) else self.before
-
-    def without(self, hidden: Ids) -> WalkWeights:
-        """The weights without what hidden facts have counted for.  (triple, 3)
-
-        Walks that have counted the hidden facts would look better than they are. These may still be part of the
-        walks to others, as of the bodies of rules (`rules.hiding`).
-        """
-        graph = self.adjacency
-        known = Adjacency.build(hidden, graph.num_entities, graph.num_relations).contains_each(*self.facts.T)
-        if not known.any():
-            return self.weights
-        gone = count_choices(self.facts[known], graph, self.before, self.threads)
-        return updated(
-            WalkCounts(*(np.maximum(every - own, 0) for every, own in zip(self.counts, gone, strict=True)))
-        )
-
-
-def learn_walks(adjacency: Adjacency, seed: int = 0, threads: int | None = None) -> LearnedWalks | None:
-    """Walks that lead to known facts; deterministic for a seed. None for too many relations."""
+def fit_walks(adjacency: Adjacency, seed: int = 0, threads: int | None = None) -> WalkWeights | None:
+    """The weights that lead to known facts; deterministic for a seed. None for too many relations."""
     if adjacency.num_relations > MOST_RELATIONS:
         return None
-    facts = both_directions(some_facts(adjacency, FACTS, seed), adjacency.num_relations)
     weights = initial_weights(adjacency.num_relations)
-    learned = LearnedWalks(adjacency, facts, weights, count_choices(facts, adjacency, weights, threads), threads)
-    for _ in range(ROUNDS - 1):
-        weights = learned.weights
-        learned = replace(learned, before=weights, counts=count_choices(facts, adjacency, weights, threads))
-    return learned
+    for _ in range(ROUNDS):
+        weights = refit_walks(weights, adjacency, seed, threads)
+    return weights
+
+
+def refit_walks(
+    weights: WalkWeights, adjacency: Adjacency, seed: int = 0, threads: int | None = None
+) -> WalkWeights:
+    """One more round. If the graph lacks some of the facts, what these had counted for is gone."""
+    facts = both_directions(some_facts(adjacency, FACTS, seed), adjacency.num_relations)
+    return updated(count_choices(facts, adjacency, weights, threads)) if len(facts) else weights
 
 
 def some_facts(adjacency: Adjacency, most: int, seed: int) -> Ids:
