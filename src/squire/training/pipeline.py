@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 QUALITY_QUERIES = 1000  # of valid, ranked after fusing
 # Edge embeddings while fusing: the most operations, about two minutes of two cores; fewer passes are not worth it;
 # and their share of a time limit.
-EDGE_OPERATIONS, FEWEST_PASSES, EDGE_SHARE = 1e13, 2, 0.25
+EDGE_OPERATIONS, FEWEST_PASSES, EDGE_SHARE = 9e12, 2, 0.25
 BYTES_PER_PARAMETER = 16  # weight, gradient and two moments of Adam, in 32 bits
 
 
