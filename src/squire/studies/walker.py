@@ -238,10 +238,11 @@ class Walker:
             )
             seen = every
             if own.edge_dropout:
+                # A choice is judged among the edges that were seen: judged among all, the policy does not learn.
                 dropped = (torch.rand(len(edge)) < own.edge_dropout) & (relation != self.edges.stay)
-                seen = every.masked_fill(dropped, -torch.inf)
+                seen = _log_softmax(every.masked_fill(dropped, -torch.inf), row, len(head))
             chosen = _draw(seen, row, len(head))
-            log_probability = log_probability + every[chosen]
+            log_probability = log_probability + seen[chosen]
             finite = every.masked_fill(~allowed, 0.0)
             entropy = entropy.index_add(0, row, -finite.exp() * finite * allowed)
             current, taken = tail[chosen], relation[chosen]
