@@ -154,3 +154,13 @@ def test_every_variant_learns(variant: str) -> None:
     shares = ranks.grade_shares()
     assert shares["grounded"] > 0.3
     assert (shares["completed"] + shares["asserted"] > 0) == switches.added_edges
+
+
+def test_a_choice_is_judged_among_the_edges_that_were_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = family()
+    monkeypatch.setattr(Walker, "_reward", lambda self, end, answer, believed: torch.rand(len(end)))
+    for dropout, learns in ((1.0, False), (0.5, True)):  # if no edge is seen, there is no choice
+        walker = a_walker(WalkerOptions(edge_dropout=dropout, entropy=0.0, dim=8), graph)
+        torch.autograd.backward(walker.loss(graph.train.triples[:16], None))
+        moved = sum(float(p.grad.abs().sum()) for p in walker.policy.parameters() if p.grad is not None)
+        assert (moved > 1e-6) == learns
