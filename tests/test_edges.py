@@ -45,8 +45,10 @@ def fitted(
     train: TrainConfig = TRAIN,
     stop_after: int | None = None,
     passes: int | None = None,
+    names: bool = False,
 ) -> EdgeFit:
-    fit = EdgeFit(graph, graph.train, Recipe("own", model=ModelConfig(edge_rank=8), train=train), folder)
+    recipe = Recipe("own", model=ModelConfig(edge_rank=8, edge_names=names), train=train)
+    fit = EdgeFit(graph, graph.train, recipe, folder)
     steps: Iterator[int] = iter(range(stop_after or 10**9))
     assert fit.fit(no_progress, lambda: next(steps, None) is None, passes) == (stop_after is None)
     return fit
@@ -118,6 +120,27 @@ def test_with_all_entities_in_the_sample_nothing_changes(run: EdgeFit, tmp_path:
     graph = towns()
     all_but_one = fitted(graph, tmp_path, replace(TRAIN, edge_sampled=graph.num_entities - 1))
     assert max(all_but_one.mrr) == pytest.approx(max(run.mrr), abs=0.1)
+
+
+def trades() -> Graph:
+    """What people do follows from their family names alone: nobody has more than one fact."""
+    trades = ("baker", "smith", "miller")
+    facts = [(f"{number} {'abc'[number % 3] * 3}", "is a", trades[number % 3]) for number in range(90)]
+    return make_graph({"train": [*facts[:60]], "valid": facts[60:75], "test": facts[75:]})
+
+
+def test_entities_without_a_fact_are_known_by_the_words_of_their_names(tmp_path: Path) -> None:
+    with_names, without = (fitted(trades(), tmp_path / str(names), names=names) for names in (True, False))
+    assert max(with_names.mrr) == 1
+    assert max(without.mrr) < 0.8
+
+
+def test_with_names_it_can_be_stopped_and_only_sums_are_kept(tmp_path: Path) -> None:
+    whole = fitted(trades(), tmp_path / "whole", names=True)
+    fitted(trades(), tmp_path / "parts", names=True, stop_after=2 * whole.batches.num_batches(0) - 1)
+    again = fitted(trades(), tmp_path / "parts", names=True)
+    assert torch.equal(again.edges.entity, whole.edges.entity)
+    assert set(load_checkpoint(tmp_path / "parts", EDGES).arrays) == {"best.entity", "best.relation"}
 
 
 def test_edges_start_where_the_path_is() -> None:

@@ -18,6 +18,7 @@ from squire.core.relations import both_directions
 from squire.graph.adjacency import Adjacency
 from squire.model.batches import Batch, Batches, Masking
 from squire.model.negative_sampling import NegativeSampler
+from squire.model.precision import LEAST_DIM, use_bfloat16
 from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Dropout, Transformer
@@ -103,15 +104,24 @@ def test_in_16_bits_the_loss_and_its_gradient_are_nearly_the_same() -> None:
     assert torch.cosine_similarity(gradients[0], gradients[1], dim=0).item() > 0.99
 
 
-def test_the_loss_itself_has_all_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same states, 16 bits outside of it change nothing."""
+def test_only_the_products_of_the_loss_are_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same states, numbers that 16 bits can hold give the same loss: its sums have 32."""
     model = model_of(SMALL)
     batch = next(Batches(small_tries(small_graph()), VOCAB, 512, Masking(0.0), seed=0).epoch(0))
+    with torch.no_grad():
+        for table in model.parameters():
+            table.copy_(table.bfloat16())
     states = model(batch.tokens, batch.positions, batch.visible).bfloat16()
     monkeypatch.setattr(model, "_encode", lambda *_: states)
     with torch.autocast("cpu", torch.bfloat16):
         within = model.loss(batch, 0.7)
-    assert torch.equal(within, model.loss(batch, 0.7))
+    assert within.dtype == torch.float32
+    assert within.item() == pytest.approx(model.loss(batch, 0.7).item(), rel=2e-4)
+
+
+def test_small_models_have_32_bits() -> None:
+    assert not use_bfloat16(torch.device("cpu"), LEAST_DIM - 1)
+    assert use_bfloat16(torch.device("cuda"), 16)
 
 
 def test_the_prior_goes_where_the_model_goes() -> None:

@@ -9,7 +9,8 @@ so that smoothing needs no dense targets. If the classes are a sample in which i
 over classes are estimated: Σ_i c_i exp(z_i), whose logarithm is logsumexp(z + log c), and Σ_i c_i z_i.
 
 The gradient is computed in the forward pass, one block of rows at a time: at most ROWS_AT_ONCE × classes logits
-are in memory, and no product is computed twice.
+are in memory, and no product is computed twice. Under autocast the three products are in its 16 bits, and all sums
+over classes or targets in 32.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ def trie_loss(
     if not others:  # a graph with one entity: nothing to spread the rest over
         smoothing = 1.0
     spread = (1 - smoothing) / max(others, 1)  # u
-    arguments = (states, classes, prior_scale, targets, smoothing, spread, prior, counts)
-    loss: Tensor = _TrieLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+    on = states.device.type
+    products = torch.get_autocast_dtype(on) if torch.is_autocast_enabled(on) else None
+    arguments = (states.float(), classes, prior_scale, targets, smoothing, spread, prior, counts, products)
+    with torch.autocast(on, enabled=False):
+        loss: Tensor = _TrieLoss.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -58,6 +62,7 @@ class _TrieLoss(torch.autograd.Function):
         spread: float,
         prior: Prior | None,
         counts: Tensor | None,
+        products: torch.dtype | None,
     ) -> Tensor:
         row, relations = targets.row, targets.relation
         weights = torch.zeros(len(states), dtype=states.dtype, device=states.device)
@@ -67,12 +72,18 @@ class _TrieLoss(torch.autograd.Function):
         to_states, to_classes = torch.empty_like(states), torch.zeros_like(classes)
         to_scale = None if scale is None else torch.zeros_like(scale)
         buffer = states.new_empty(min(ROWS_AT_ONCE, len(states)), len(classes))  # reused: new pages are slow
+        short, factors = buffer, (states, classes)
+        if products:
+            short, factors = buffer.to(products), (states.to(products), classes.to(products))
         loss = states.new_zeros((), dtype=torch.float64)
         for block, first in enumerate(range(0, len(states), ROWS_AT_ONCE)):
             rows = slice(first, first + ROWS_AT_ONCE)
             own = slice(bounds[block], bounds[block + 1])
             at, to, w = row[own] - first, targets.token[own], targets.weight[own]
-            logits = torch.mm(states[rows], classes.T, out=buffer[: len(states) - first])  # (row, class)
+            own_states, own_short = factors[0][rows], short[: len(states) - first]
+            logits = torch.mm(own_states, factors[1].T, out=own_short)  # (row, class)
+            if products:
+                logits = buffer[: len(states) - first].copy_(logits)
             if prior is not None and scale is not None:
                 p_row, p_class, p_value = prior.entries(relations[rows])
                 p_scaled = p_value * scale[relations[rows][p_row]]
@@ -91,8 +102,13 @@ class _TrieLoss(torch.autograd.Function):
             else:
                 logits.addr_(total[rows], counts, alpha=-spread)
             logits.index_put_((at, to), -(smoothing - spread) * w, accumulate=True)
-            torch.mm(logits, classes, out=to_states[rows])
-            to_classes.addmm_(logits.T, states[rows])
+            if products:
+                own_short.copy_(logits)
+                to_states[rows] = torch.mm(own_short, factors[1])
+                to_classes += torch.mm(own_short.T, own_states)
+            else:
+                torch.mm(logits, classes, out=to_states[rows])
+                to_classes.addmm_(logits.T, states[rows])
             if prior is not None and to_scale is not None:
                 to_scale.index_add_(0, relations[rows][p_row], logits[p_row, p_class] * p_value)
         ctx.save_for_backward(to_states, to_classes, to_scale)
@@ -103,4 +119,4 @@ class _TrieLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         to_states, to_classes, to_scale = ctx.saved_tensors
         scaled = None if to_scale is None else to_scale * gradient
-        return to_states * gradient, to_classes * gradient, scaled, *[None] * 5
+        return to_states * gradient, to_classes * gradient, scaled, *[None] * 6

@@ -123,6 +123,8 @@ class ModelConfig(_Section):
     edge_rank: int = 0
     """Size of the edge embeddings (ComplEx), whose score of each edge is added to the transformer's. 0, as in the
     paper: none."""
+    edge_names: bool = False
+    """Entities whose names share words share a part of their edge embeddings. The paper: names are not used."""
 
     def _check(self) -> None:
         self._expect_count(MAX_LAYERS, "layers")

@@ -75,7 +75,11 @@ class Layer(nn.Module):
         qkv = self.to_qkv(x).view(rows, columns, 3, self.heads, dim // self.heads)
         q, own = qkv.split([1, 2], dim=2)  # slices would each have a gradient as large as qkv
         k, v = (cache(own) if cache else own).permute(2, 0, 3, 1, 4)  # (row, head, column, dim / heads) each
-        seen = F.scaled_dot_product_attention(q.squeeze(2).transpose(1, 2), k, v, attn_mask=bias)
+        q = q.squeeze(2).transpose(1, 2)
+        if on_cpu := x.device.type == "cpu":  # its attention is slower in 16 bits
+            q, k, v = q.float(), k.float(), v.float()
+        with torch.autocast(x.device.type, enabled=torch.is_autocast_enabled(x.device.type) and not on_cpu):
+            seen = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         out: Tensor = self.from_heads(seen.transpose(1, 2).reshape(rows, columns, dim))
         return out
 
@@ -202,25 +206,23 @@ class Transformer(nn.Module):
             rows = self.embedding(torch.cat(parts)).split([len(part) for part in parts])
             embedded, relation_classes, entity_classes = rows[0].view(*batch.tokens.shape, -1), rows[1], rows[2]
         states = self._encode(embedded, batch.positions, batch.visible).flatten(0, 1)  # (row · column, dim)
-        # The layers may run in 16 bits, but sums over entities and differences of logits need 32.
-        with torch.autocast(states.device.type, enabled=False):
-            states = states.to(table.dtype)
-            before_entities = states[entities.source]
-            if self.edges is not None:
-                own = self.edges.entity if batch.sampled is None else self.edges.entity[batch.sampled.entities]
-                entity_classes = torch.cat([entity_classes, own], 1)
-                edge_states = self._edge_states(batch.edge_starts(), entities.relation)
-                before_entities = torch.cat([before_entities, edge_states], 1)
-            total = trie_loss(states[relations.source], relation_classes, relations, smoothing) + trie_loss(
-                before_entities,
-                entity_classes,
-                entities,
-                smoothing,
-                prior,
-                self.prior_scale,
-                counts,
-                num_entities,
-            )
+        states = states.to(table.dtype)  # the layers may run in 16 bits
+        before_entities = states[entities.source]
+        if self.edges is not None:
+            own = self.edges.entity if batch.sampled is None else self.edges.entity[batch.sampled.entities]
+            entity_classes = torch.cat([entity_classes, own], 1)
+            edge_states = self._edge_states(batch.edge_starts(), entities.relation)
+            before_entities = torch.cat([before_entities, edge_states], 1)
+        total = trie_loss(states[relations.source], relation_classes, relations, smoothing) + trie_loss(
+            before_entities,
+            entity_classes,
+            entities,
+            smoothing,
+            prior,
+            self.prior_scale,
+            counts,
+            num_entities,
+        )
         return total / batch.weight
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:

@@ -36,6 +36,7 @@ from squire.model.batches import Batch, Batches, Masking
 from squire.model.decoder import TransformerDecoder
 from squire.model.fact_batches import FactBatches, Interleaved
 from squire.model.negative_sampling import NegativeSampler
+from squire.model.precision import use_bfloat16
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
@@ -83,9 +84,8 @@ class _Loss(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: Batch) -> Tensor:
-        # bfloat16 halves memory traffic on a GPU; most CPUs would only lose precision.
-        on = batch.tokens.device.type
-        with torch.autocast(on, torch.bfloat16, enabled=on == "cuda"):
+        on = batch.tokens.device
+        with torch.autocast(on.type, torch.bfloat16, enabled=use_bfloat16(on, self.model.config.dim)):
             return self.model.loss(batch, self.smoothing)
 
 
