@@ -11,6 +11,11 @@ import torch
 LEAST_DIM = 128
 
 
+def training_precision(device: torch.device, dim: int) -> torch.autocast:
+    """The context in which to compute the loss of a model of this width."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=use_bfloat16(device, dim))
+
+
 def use_bfloat16(device: torch.device, dim: int) -> bool:
     """Whether to train a model of this width with products in bfloat16."""
     if device.type != "cpu":

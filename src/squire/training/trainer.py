@@ -36,7 +36,7 @@ from squire.model.batches import Batch, Batches, Masking
 from squire.model.decoder import TransformerDecoder
 from squire.model.fact_batches import FactBatches, Interleaved
 from squire.model.negative_sampling import NegativeSampler
-from squire.model.precision import use_bfloat16
+from squire.model.precision import training_precision
 from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
@@ -84,8 +84,7 @@ class _Loss(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: Batch) -> Tensor:
-        on = batch.tokens.device
-        with torch.autocast(on.type, torch.bfloat16, enabled=use_bfloat16(on, self.model.config.dim)):
+        with training_precision(batch.tokens.device, self.model.config.dim):
             return self.model.loss(batch, self.smoothing)
 
 
