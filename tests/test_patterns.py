@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import naive_beam
 import numpy as np
@@ -18,6 +19,7 @@ from squire.graph.adjacency import Adjacency
 from squire.model.decoder import TransformerDecoder
 from squire.model.recipe import ModelConfig
 from squire.model.transformer import Transformer
+from squire.rules.rules import NONE, PSEUDO_COUNT, PatternConfidence, Rules
 from squire.search import patterns
 from squire.search.decoding import PathRanking, decode, rank_answers
 from squire.search.options import DecodingOptions
@@ -45,8 +47,22 @@ def walks(graph: Adjacency, head: int, pattern: tuple[int, ...]) -> list[tuple[i
     return found
 
 
-def ranked(follow: naive_beam.Follow, graph: Adjacency, head: int, relation: int, **options: float) -> PathRanking:
-    decoding = DecodingOptions(aggregate="pool", known=graph, **{"beam": 1000, "hops": 3} | options)  # type: ignore[arg-type]
+def some_rules(seed: int) -> tuple[Rules, dict[tuple[int, tuple[int, ...]], float]]:
+    """Random closed rules, and the confidence of each head and pattern, from either end."""
+    rng = np.random.default_rng(seed)
+    bodies = {tuple(rng.integers(0, 2 * R, rng.integers(1, 4)).tolist()) for _ in range(12)}
+    rows = [(int(rng.integers(R)), body, int(rng.integers(1, 30))) for body in sorted(bodies)]
+    confidence = {}
+    for relation, body, support in rows:
+        turned = tuple((r + R) % (2 * R) for r in reversed(body))
+        confidence[relation, body] = confidence[relation + R, turned] = support / (30 + PSEUDO_COUNT)
+    padded = np.array([(*body, *[NONE] * (3 - len(body))) for _, body, _ in rows], np.int32)
+    heads, supports = (np.array([row[i] for row in rows], np.int32) for i in (0, 2))
+    return Rules.closed(R, heads, padded, np.full(len(rows), 30, np.int64), supports), confidence
+
+
+def ranked(follow: naive_beam.Follow, graph: Adjacency, head: int, relation: int, **options: Any) -> PathRanking:
+    decoding = DecodingOptions(aggregate="pool", known=graph, **{"beam": 1000, "hops": 3} | options)
     heads, relations = torch.tensor([head]), torch.tensor([relation])
     found = search_patterns(FakeSteps(follow, E), heads, relations, graph, decoding)
     return rank_answers(found, relations, decoding)
@@ -63,8 +79,10 @@ def test_a_pool_weighs_the_queried_edge_against_all_patterns(
     seed: int, head: int, relation: int, weight: float, hops: int
 ) -> None:
     follow, graph = naive_beam.random_follow(seed, E, 2 * R), random_graph(seed)
-    found = ranked(follow, graph, head, relation, edge_weight=weight, hops=hops)
-    mass = np.zeros(E)
+    rules, confidence = some_rules(seed)
+    by_rule = PatternConfidence.from_rules(rules)
+    found = ranked(follow, graph, head, relation, edge_weight=weight, hops=hops, patterns=by_rule)
+    all_wrong = np.ones(E)
     for length in range(1, hops + 1):
         for pattern in itertools.product(range(2 * R), repeat=length):
             ends = sorted({path[-1] for path in walks(graph, head, pattern)})
@@ -72,12 +90,27 @@ def test_a_pool_weighs_the_queried_edge_against_all_patterns(
                 continue
             masked = [token for step in pattern for token in (step, MASK)]
             score = sum(follow(0, tuple(masked[: 2 * i]))[step] for i, step in enumerate(pattern))
-            mass[ends] += math.exp(score + follow(0, tuple(masked))[-1]) / math.sqrt(len(ends))
-    pooled = np.exp(follow(0, (relation,))) ** weight * (mass + patterns.LEAST) ** (1 - weight)
+            chance = math.exp(score + follow(0, tuple(masked))[-1]) ** patterns.POWER
+            all_wrong[ends] *= 1 - chance * confidence.get((relation, pattern), patterns.LEAST)
+    pooled = np.exp(follow(0, (relation,))) ** weight * (1 - all_wrong + patterns.LEAST) ** (1 - weight)
     known = graph.tails_of(head, relation).tolist()
     new = [entity for entity in range(E) if entity not in known]
     expected = {entity: pooled[entity] / pooled[new].sum() for entity in new}
     assert dict(zip(found.entity.tolist(), found.score.tolist(), strict=True)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_patterns_that_are_no_rules_have_no_confidence() -> None:
+    rules, confidence = some_rules(0)
+    by_rule = PatternConfidence.from_rules(rules)
+    for relation in range(2 * R):
+        for length in range(1, 5):
+            every = np.array(list(itertools.product(range(2 * R), repeat=length)))
+            padded = np.pad(every, ((0, 0), (0, 4 - length)), constant_values=NONE)
+            expected = [confidence.get((relation, tuple(body)), 0) for body in every.tolist()]
+            assert by_rule.look_up(np.full(len(every), relation), padded).tolist() == expected
+            assert by_rule.look_up(np.full(len(every), relation), every).tolist() == expected
+    none = PatternConfidence.from_rules(Rules.empty(R))
+    assert none.look_up(np.array([0]), np.array([[1, 2, NONE]])).tolist() == [0]
 
 
 @given(seed=st.integers(0, 999), head=st.integers(0, E - 1), hops=st.integers(1, 4))
@@ -139,6 +172,21 @@ def test_beyond_the_budget_ends_are_sampled_and_count_for_the_others(monkeypatch
     number, chance = ends()
     assert number == 10
     assert chance == pytest.approx(-math.log(40))
+
+
+@torch.no_grad()
+def test_the_queried_edge_is_judged_by_the_model_and_by_its_edge_embeddings_alike() -> None:
+    torch.manual_seed(0)
+    model = Transformer(VOCAB, ModelConfig(layers=1, dim=8, heads=2, feedforward=16, edge_rank=3))
+    assert model.edges is not None
+    model.edges.entity.normal_()
+    heads, relations = torch.tensor([1, 4]), torch.tensor([0, 3])
+    decoder = TransformerDecoder(model)
+    decoder.begin(heads, relations)
+    logits, _ = decoder.entities(1, torch.arange(2), relations)
+    mean = (logits.log_softmax(1) + model.edges.logits(heads, relations).log_softmax(1)) / 2
+    decoder.begin(heads, relations)
+    torch.testing.assert_close(decoder.queried_edge(relations), mean.log_softmax(1))
 
 
 def test_a_block_of_queries_is_ranked_like_each_of_them() -> None:

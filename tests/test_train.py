@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from squire.cli import app
 from squire.core import processes
 from squire.core.processes import locked
-from squire.core.run_files import BEST, LAST, LOCK, METRICS
+from squire.core.run_files import BEST, LAST, LOCK, METRICS, RULES
 from squire.core.tensors import load_checkpoint
 from squire.errors import SettingError, TrainingError
 from squire.evaluation.paths import rank_by_paths
@@ -29,6 +29,7 @@ from squire.evaluation.queries import QuerySet
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
 from squire.model.recipe import Recipe, load_recipe
+from squire.rules.rules import PatternConfidence, Rules
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.training.preparation import prepare
 from squire.training.trainer import Trainer, TrainingState
@@ -184,7 +185,9 @@ def test_the_best_weights_by_valid_are_kept(tmp_path: Path) -> None:
     assert best.state["best_mrr"] == trainer.best_mrr == max(line["valid"]["mrr"] for line in logged)
     trainer.model.load_state_dict({k: torch.from_numpy(v) for k, v in best.part("model.").items()})
     query_set = QuerySet.from_graph(trainer.graph, "valid", filter_splits=("train", "valid"))
-    decoding = DecodingOptions.from_recipe(trainer.recipe, SearchEdges(trainer.graph.train), beam=32)
+    patterns = PatternConfidence.from_rules(Rules.load(tmp_path / RULES))
+    known = SearchEdges(trainer.graph.train)
+    decoding = DecodingOptions.from_recipe(trainer.recipe, known, beam=32, patterns=patterns)
     again = rank_by_paths(TransformerDecoder(trainer.model), trainer.graph, query_set, decoding, seed=0)
     assert again.metrics().mrr == trainer.best_mrr
     assert "made|split:valid|side:tail|method:paths|filter:train+valid|" in logged[0]["valid"]["signature"]

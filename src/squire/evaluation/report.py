@@ -295,7 +295,8 @@ def _by_paths(folder: Path, options: EvaluationOptions, progress: Progress) -> _
     graph, changes = trained.graph, dict(options.search)
     if constraint := changes.pop("constraint", None):
         changes["constraint"] = _constraint(constraint, trained)
-    decoding = DecodingOptions.from_recipe(trained.recipe, trained.known_edges, **changes)
+    patterns = trained.pattern_confidence
+    decoding = DecodingOptions.from_recipe(trained.recipe, trained.known_edges, patterns=patterns, **changes)
     ranks = rank_by_paths(
         trained.decoder, graph, options.queries(graph), decoding, trained.recipe.train.seed,
         lambda done, total: progress("paths", done, total),

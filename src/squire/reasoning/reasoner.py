@@ -214,8 +214,9 @@ class Reasoner:
         known = self.run.known_edges
         constraint = known if grounded else None
         return DecodingOptions.from_recipe(
-            self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint
-        )
+            self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint,
+            patterns=self.run.pattern_confidence,
+        )  # fmt: skip
 
     def stream(
         self,

@@ -125,6 +125,39 @@ class ClosedIndex:
         return cls(offsets, body[order], confidence[order], rule[order])
 
 
+@dataclass(frozen=True, eq=False)
+class PatternConfidence:
+    """How often a relation pattern leads from a head to an answer: the smoothed confidence of the closed rule."""
+
+    num_relations: int
+    bodies: Offsets  # (body): the distinct bodies as numbers, sorted
+    codes: Offsets  # (entry): head and position of the body as one number, sorted
+    smoothed_confidence: npt.NDArray[np.float64]  # (entry)
+
+    @classmethod
+    def from_rules(cls, rules: Rules) -> PatternConfidence:
+        head, body, rule = from_both_ends(rules)
+        bodies, at = np.unique(body_order(body, rules.num_relations), return_inverse=True)
+        codes, first = np.unique(head.astype(np.int64) * len(bodies) + at, return_index=True)
+        return cls(rules.num_relations, bodies, codes, rules.smoothed_confidence[rule[first]])
+
+    def look_up(self, head: Offsets, body: Offsets) -> npt.NDArray[np.float64]:
+        """0 where there is no such rule.  (pattern), (pattern, hops) padded with NONE -> (pattern)"""
+        found = np.zeros(len(head))
+        if not len(self.codes):
+            return found
+        which = np.flatnonzero(np.all(body[:, MAX_LENGTH:] == NONE, axis=1))
+        padded = np.full((len(which), MAX_LENGTH), NONE)
+        padded[:, : body.shape[1]] = body[which, :MAX_LENGTH]
+        numbers = body_order(padded, self.num_relations)
+        at = np.searchsorted(self.bodies, numbers)
+        codes = head[which] * len(self.bodies) + at
+        place = np.searchsorted(self.codes, codes)
+        is_rule = (self.bodies.take(at, mode="clip") == numbers) & (self.codes.take(place, mode="clip") == codes)
+        found[which[is_rule]] = self.smoothed_confidence[place[is_rule]]
+        return found
+
+
 def from_both_ends(rules: Rules) -> tuple[Ids, Ids, Offsets]:
     """Each closed r(X,Y) ← b1 … bn, which also gives r⁻¹(Y,X) ← bn⁻¹ … b1⁻¹: head, body and rule.  (entry) each"""
     which = np.flatnonzero(rules.is_closed)

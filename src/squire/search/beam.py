@@ -56,6 +56,9 @@ class Decoder(Protocol):
         (node), (node) -> (node, edge type + 1)
         """
 
+    def queried_edge(self, relations: Tensor) -> Tensor:
+        """After `begin`: log-probabilities of answers by the queried edge alone.  (query) -> (query, entity)"""
+
     def skip(self, level: int, parents: Tensor, relations: Tensor) -> Tensor:
         """Feed relations after nodes of the previous level, and <mask> instead of an entity after each; return
         log-probabilities of the next relation or the end.
@@ -139,12 +142,6 @@ def search(decoder: Decoder, heads: Tensor, relations: Tensor, decoding: Decodin
         finished.append(_finish(live, end, hop, decoding.hops))
     columns = zip(*(vars(part).values() for part in finished), strict=True)
     return FinishedPaths(*(torch.cat(column) for column in columns))
-
-
-def edge_log_probability(decoder: Decoder, relations: Tensor) -> Tensor:
-    """The model's opinion of the queried edge, log p(t | h, r, r), after `begin`.  (query) -> (query, entity)"""
-    logits, norm = decoder.entities(1, torch.arange(len(relations), device=relations.device), relations)
-    return logits - norm[:, None]
 
 
 def _least_relevant(

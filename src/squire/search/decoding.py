@@ -19,7 +19,7 @@ from squire.core.ragged import offsets_from, ranges
 from squire.graph.adjacency import Ids, Offsets
 from squire.search.beam import Decoder, FinishedPaths, search
 from squire.search.options import Aggregate, DecodingOptions
-from squire.search.patterns import LEAST, search_patterns
+from squire.search.patterns import LEAST, search_patterns, worth
 
 HYPOTHESES_AT_ONCE = 2048  # over all queries of a block; their keys and values take most of a search's memory
 Floats = npt.NDArray[np.float64]
@@ -99,8 +99,8 @@ def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOpti
     """Group paths by query and answer, and score the answers.
 
     `max`: the score of the best path (Eq. 5); `sum`: the sum of probabilities; `pool`: a logarithmic opinion pool,
-    p(edge)^w · (Σ p(relations) √p(entities) + δ)^(1 − w), of the queried edge and all other paths, normalised over
-    the answers. The root is between counting a path to one of n entities in full and as 1 / n (docs/LOG.md).
+    p(edge)^w · (1 − Π (1 − worth) + δ)^(1 − w), of the queried edge and all other paths (`search.patterns.worth`),
+    normalised over the answers.
 
     relations: (query), the queried ones
     """
@@ -120,9 +120,11 @@ def rank_answers(found: FinishedPaths, relations: Tensor, decoding: DecodingOpti
         edge = np.add.reduceat(probability * is_edge[by_group], firsts)
         asserted, others = edge / mass, np.maximum(mass - edge, 0)
         if decoding.aggregate == "pool":
-            halved = found.log_probability - found.token_log_probability[:, 1::2].sum(1) / 2
-            root = np.exp(halved.double().cpu().numpy()) * ~is_edge
-            pooled = _pool(edge, np.add.reduceat(root[by_group], firsts), decoding.edge_weight)
+            by_relations = found.log_probability - found.token_log_probability[:, 1::2].sum(1)
+            heads, bodies = relations[found.query].cpu().numpy(), found.paths[:, ::2].cpu().numpy()
+            own = worth(decoding.patterns, heads, bodies, by_relations.double().cpu().numpy()) * ~is_edge
+            right = -np.expm1(np.add.reduceat(np.log1p(-own[by_group]), firsts))
+            pooled = _pool(edge, right, decoding.edge_weight)
             total = pooled / np.bincount(query[firsts], pooled)[query[firsts]]
         else:
             total = mass if decoding.aggregate == "sum" else np.maximum.reduceat(score, firsts)

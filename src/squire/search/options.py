@@ -15,6 +15,7 @@ from squire.errors import SettingError
 from squire.graph.adjacency import Adjacency, AnyIds
 from squire.model.prior import ragged_ranges
 from squire.model.recipe import MAX_BEAM, Recipe
+from squire.rules.rules import PatternConfidence
 
 Aggregate = Literal["sum", "max", "pool"]
 Pairs = tuple[Tensor, Tensor]  # (pair) each: row, class
@@ -108,6 +109,7 @@ class DecodingOptions:
     edge_ends: bool = False  # does a path that consists of the queried edge always end there?
     edge_weight: float = 0.3  # of the queried edge in a pool; the other paths have the rest
     known: Adjacency | None = None  # the edges that the paths of a pool follow
+    patterns: PatternConfidence | None = None  # how often these are right, for a pool
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:
@@ -143,6 +145,7 @@ class DecodingOptions:
         prune: float | None = None,
         constraint: SearchEdges | None = None,
         edge_ends: bool | None = None,
+        patterns: PatternConfidence | None = None,
     ) -> DecodingOptions:
         """The recipe's settings with these changes; `known_edges` are those of the graph, for guidance."""
         own = recipe.decode
@@ -160,4 +163,5 @@ class DecodingOptions:
             own.edge_ends if edge_ends is None else edge_ends,
             own.edge_weight,
             known_edges.adjacency,
+            patterns,
         )

@@ -6,6 +6,10 @@ beam of paths can hold only a few of is then walked in full, along known edges, 
 entities is left out. Only patterns that lead somewhere are extended. A pattern of probability p that leads to n
 entities is, to each of them, a path of probability p / n.
 
+The model learned which patterns connect heads with answers, but not what else they connect. So a pattern counts
+by how often it is right, the confidence of its rule, and by the model's probability for this query (`worth`).
+Patterns that lead to the same answer are taken for independent reasons.
+
 Beside these paths, every answer has the queried edge, with the model's opinion of it.
 """
 
@@ -21,8 +25,9 @@ from torch import Tensor
 
 from squire.core.ragged import offsets_from, ranges
 from squire.graph.adjacency import Adjacency, Ids, Offsets
+from squire.rules.rules import PatternConfidence
 from squire.search._patterns import leaving, walk
-from squire.search.beam import Decoder, FinishedPaths, edge_log_probability
+from squire.search.beam import Decoder, FinishedPaths
 from squire.search.options import DecodingOptions
 
 Floats = npt.NDArray[np.float64]
@@ -31,6 +36,7 @@ MOST_ENDS, ENDS_AT_ONCE = 2000, 2**22  # of a pattern, and of all patterns of a 
 LOOKED_AT = 50  # ends, and edges of each, to see which relations go on
 ANSWERS = 200  # of a query, by paths; as many by the queried edge as the beam is wide
 LEAST = 1e-3  # less than this, all paths to an answer together count like none
+POWER = 0.25  # of a pattern's probability; its confidence has 1 (docs/LOG.md)
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,15 @@ class _Patterns:
     ends: Ids  # (end): where the pattern leads
     via: Ids  # (end, 2): two different entities before it; −1 if there is one only
     number: Floats  # (pattern): of ends, estimated if edges were skipped
+    body: Offsets  # (pattern, hops): its edge types, then −1
 
     @classmethod
-    def empty(cls, queries: Offsets) -> _Patterns:
+    def empty(cls, queries: Offsets, hops: int) -> _Patterns:
         """One for each query, which leads to its head.  (query, 2)"""
         rows, zero = np.arange(len(queries)), np.zeros(len(queries))
         heads, none = queries[:, 0].astype(np.int32), np.full((len(queries), 2), -1, np.int32)
-        return cls(rows, rows, queries[:, 1], zero, zero, np.arange(len(rows) + 1), heads, none, zero + 1)
+        body = np.full((len(queries), hops), -1)
+        return cls(rows, rows, queries[:, 1], zero, zero, np.arange(len(rows) + 1), heads, none, zero + 1, body)
 
     def find(self, pattern: Offsets, entity: Ids, num_entities: int) -> Offsets:
         """The rows of these ends of these patterns, which must be there."""
@@ -67,7 +75,7 @@ class _Patterns:
         rows = ranges(self.end_offsets[which], sizes)
         return _Patterns(
             self.query[which], self.parent[which], self.edge_type[which], self.score[which], self.token[which],
-            offsets_from(sizes), self.ends[rows], self.via[rows], self.number[which],
+            offsets_from(sizes), self.ends[rows], self.via[rows], self.number[which], self.body[which],
         )  # fmt: skip
 
 
@@ -77,12 +85,12 @@ def search_patterns(
 ) -> FinishedPaths:
     """Paths along known edges to the best answers, and the queried edge to each.  heads, relations: (query)"""
     follow = decoder.begin(heads, relations).double().numpy(force=True)
-    edges = edge_log_probability(decoder, relations).double().numpy(force=True)  # (query, entity)
+    edges = decoder.queried_edge(relations).double().numpy(force=True)  # (query, entity)
     queries = np.stack([heads.numpy(force=True), relations.numpy(force=True)], axis=1)
-    live = _Patterns.empty(queries)
+    live = _Patterns.empty(queries, decoding.hops)
     levels = []
     for hop in range(1, decoding.hops + 1):
-        live = _extended(live, follow[:, :-1], queries[:, 0], graph, decoding.beam)
+        live = _extended(live, hop, follow[:, :-1], queries[:, 0], graph, decoding.beam)
         if not len(live.query):
             break
         nodes, edge_types = (torch.from_numpy(x).to(decoder.device) for x in (live.parent, live.edge_type))
@@ -96,7 +104,18 @@ def search_patterns(
     return FinishedPaths(*(torch.from_numpy(column) for column in columns))
 
 
-def _extended(live: _Patterns, follow: Floats, heads: Offsets, graph: Adjacency, beam: int) -> _Patterns:
+def worth(patterns: PatternConfidence | None, relation: Offsets, body: Offsets, log_probability: Floats) -> Floats:
+    """The probability that a path along each pattern leads to an answer, as far as it is known.
+
+    (pattern), (pattern, hops), (pattern) -> (pattern). Patterns that are no rules have the least confidence.
+    """
+    confidence = np.full(len(body), LEAST)
+    if patterns is not None:
+        confidence = np.clip(patterns.look_up(relation, body), LEAST, 1 - LEAST)
+    return np.asarray(confidence * np.exp(POWER * log_probability))
+
+
+def _extended(live: _Patterns, hop: int, follow: Floats, heads: Offsets, graph: Adjacency, beam: int) -> _Patterns:
     """The most probable patterns that are one longer and lead somewhere.
 
     follow: (pattern, edge type), log-probabilities; heads: (query)
@@ -118,7 +137,9 @@ def _extended(live: _Patterns, follow: Floats, heads: Offsets, graph: Adjacency,
     )  # fmt: skip
     last = offsets[-1]
     token, number = follow[parent, edge_type], np.diff(offsets) * skipped.astype(np.float64)
-    found = _Patterns(query, parent, edge_type, score, token, offsets, ends[:last], via[:last], number)
+    body = live.body[parent]
+    body[:, hop - 1] = edge_type
+    found = _Patterns(query, parent, edge_type, score, token, offsets, ends[:last], via[:last], number, body)
     return found.take(np.flatnonzero(number > 0))
 
 
@@ -159,16 +180,20 @@ def _best_answers(
     """The best new answers of each query, as codes, sorted.  (answer)"""
     size, weight = graph.num_entities, decoding.edge_weight
     code = np.concatenate([np.empty(0, np.int64), *(level.code for level in levels)])
-    own = [(np.exp(level.log_probability) / np.sqrt(level.patterns.number))[level.pattern] for level in levels]
+    own = [
+        worth(decoding.patterns, queries[level.patterns.query, 1], level.patterns.body, level.log_probability)
+        for level in levels
+    ]
+    wrong = [np.log1p(-chance)[level.pattern] for level, chance in zip(levels, own, strict=True)]
     code, which = np.unique(code, return_inverse=True)
-    mass = np.bincount(which, np.concatenate([np.empty(0), *own]), minlength=len(code))
+    right = -np.expm1(np.bincount(which, np.concatenate([np.empty(0), *wrong]), minlength=len(code)))
     edges = edges.copy()
     for row, (head, edge_type) in enumerate(queries.tolist()):
         edges[row, graph.tails_of(head, edge_type)] = -np.inf  # known already
     is_new = np.isfinite(edges[code // size, code % size])
-    code, mass = code[is_new], mass[is_new]
+    code, right = code[is_new], right[is_new]
     query = code // size
-    score = weight * edges[query, code % size] + (1 - weight) * np.log(mass + LEAST)
+    score = weight * edges[query, code % size] + (1 - weight) * np.log(right + LEAST)
     order = np.lexsort((-score, query))
     by_paths = code[order[_position(query[order]) < ANSWERS]]
     first = np.argpartition(-edges, min(decoding.beam, size - 1), axis=1)[:, : decoding.beam]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,7 @@ def draw_questions(
     queries = np.random.default_rng(seed).permutation(query_set.queries)
     if not need <= found and len(questions) < len(queries):
         reasoner = Reasoner(TrainedModel.load(run))
+        decoding = replace(decoding, patterns=reasoner.run.pattern_confidence)
         for question in _search(reasoner, query_set, queries[len(questions) :], decoding):
             journal.append(question.as_dict())
             questions.append(question)
