@@ -1,7 +1,7 @@
 """Train a graph's recipe, fuse, evaluate on test, and record it all: `results/run-GRAPH.json`, signed.
 
     python scripts/record_run.py NELL23K FB15K237-20 NELL995 FB15K237
-    python scripts/record_run.py NELL23K --seed 1       # results/run-NELL23K-seed-1.json
+    python scripts/record_run.py NELL23K --seed 1 --by-paths       # results/run-NELL23K-seed-1.json
 
 Labels are those of `squire data list`, found below SQUIRE_DATA. Runs are kept in runs/GRAPH. One that was begun is
 gone on with, unless `--trained SECONDS MB` says that it is trained, and what that took.
@@ -30,16 +30,17 @@ def main() -> None:
     parser.add_argument("graphs", nargs="+")
     parser.add_argument("--trained", nargs=2, type=float, metavar=("SECONDS", "MB"))
     parser.add_argument("--seed", type=int, default=0, help="of the model")
+    parser.add_argument("--by-paths", action="store_true", help="do not fuse")
     arguments = parser.parse_args()
     for name in arguments.graphs:
         label = f"{name}-seed-{arguments.seed}" if arguments.seed else name
-        content = record(name, label, arguments.trained, arguments.seed)
+        content = record(name, label, arguments.trained, arguments.seed, not arguments.by_paths)
         with replacing(HOME / "results" / f"run-{label}.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(name, json.dumps(content["fused"]["evidence"]), flush=True)
+        print(label, *(row["mrr"] for row in content["paths"]["rows"]), flush=True)
 
 
-def record(name: str, label: str, trained: list[float] | None, seed: int) -> dict[str, Any]:
+def record(name: str, label: str, trained: list[float] | None, seed: int, fuse: bool) -> dict[str, Any]:
     run = f"runs/{label}"
     # Trained and fused apart, so that each has its own time.
     train = ["train", name, "--out", run, "--no-fuse", *(["--set", f"train.seed={seed}"] if seed else [])]
@@ -48,9 +49,11 @@ def record(name: str, label: str, trained: list[float] | None, seed: int) -> dic
     else:
         resume = ["train", "--out", run, "--no-fuse", "--resume"]
         commands = [took(*(resume if (HOME / run).exists() else train))]
-    commands.append(took("fuse", run))
+    if fuse:
+        commands.append(took("fuse", run))
     commands.append(took("evaluate", run))
-    found = json.loads(evaluation_file(HOME / run, "fused", "test").read_text(encoding="utf-8"))
+    kind = "fused" if fuse else "paths"
+    found = json.loads(evaluation_file(HOME / run, kind, "test").read_text(encoding="utf-8"))
     recipe = json.loads((HOME / run / RECIPE).read_text(encoding="utf-8"))
     rows = [row for row in found["rows"] if "method:fused" not in row["signature"]]
     return {
@@ -58,7 +61,7 @@ def record(name: str, label: str, trained: list[float] | None, seed: int) -> dic
         "commit": commit(),
         "cores": os.cpu_count(),
         "valid": valid_curve(HOME / run),
-        "fused": {key: found[key] for key in KEPT if key in found},
+        **({"fused": {key: found[key] for key in KEPT if key in found}} if fuse else {}),
         "paths": {"recipe": recipe, "rows": rows},
     }
 
