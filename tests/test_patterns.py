@@ -11,18 +11,21 @@ import numpy as np
 import pytest
 import torch
 from fakes import FakeSteps
+from graphs import make_graph
 from hypothesis import given
 from hypothesis import strategies as st
 from training_cases import ENTITIES, RELATIONS, VOCAB, small_graph
 
+from squire.evaluation.paths import paths_signature
+from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency
 from squire.model.decoder import TransformerDecoder
-from squire.model.recipe import ModelConfig
+from squire.model.recipe import ModelConfig, load_recipe
 from squire.model.transformer import Transformer
 from squire.rules.rules import NONE, PSEUDO_COUNT, PatternConfidence, Rules
 from squire.search import patterns
 from squire.search.decoding import PathRanking, decode, rank_answers
-from squire.search.options import DecodingOptions
+from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.patterns import search_patterns
 
 E, R = 7, 2  # entities, relations without inverses
@@ -202,3 +205,10 @@ def test_a_block_of_queries_is_ranked_like_each_of_them() -> None:
         assert dict(zip(whole.entity[own], whole.score[own], strict=True)) == pytest.approx(
             dict(zip(alone.entity, alone.score, strict=True)), rel=1e-4
         )
+
+
+def test_signatures_say_whether_names_are_known() -> None:
+    queries = QuerySet.from_graph(make_graph({"train": [("a", "r", "b")], "test": [("b", "r", "a")]}), "test")
+    for recipe, name in ((load_recipe("small"), "pool+names"), (load_recipe("paper-nell23k"), "max")):
+        decoding = DecodingOptions.from_recipe(recipe, SearchEdges(small_graph()))
+        assert paths_signature(queries, decoding, 0).aggregation == name

@@ -71,7 +71,9 @@ def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, c
     return query_set.signature(
         "paths",
         beam=str(decoding.beam),
-        aggregation=decoding.aggregate + ("+edge-ends" if decoding.edge_ends and not pooled else ""),
+        aggregation=decoding.aggregate
+        + ("+edge-ends" if decoding.edge_ends and not pooled else "")
+        + ("+names" if decoding.names else ""),
         known_share=f"{decoding.known_share:g}" if decoding.known_share and not pooled else "",
         edge_weight=f"{decoding.edge_weight:g}" if pooled else "",
         seed=str(seed),

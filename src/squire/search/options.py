@@ -110,6 +110,7 @@ class DecodingOptions:
     edge_weight: float = 0.3  # of the queried edge in a pool; the other paths have the rest
     known: Adjacency | None = None  # the edges that the paths of a pool follow
     patterns: PatternConfidence | None = None  # how often these are right, for a pool
+    names: bool = False  # does the model know the names of entities? For signatures.
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:
@@ -164,4 +165,5 @@ class DecodingOptions:
             own.edge_weight,
             known_edges.adjacency,
             patterns,
+            bool(recipe.model.edge_rank) and recipe.model.edge_names,
         )
