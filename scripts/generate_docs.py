@@ -7,6 +7,7 @@ python scripts/generate_docs.py --check   # exit code 1 if something would chang
 from __future__ import annotations
 
 import re
+import statistics
 import sys
 from html import unescape
 from typing import Any
@@ -117,7 +118,7 @@ def paths_table() -> str:
         (
             figure(measured(graph).frequency),
             figure(PUBLISHED[graph][0]),
-            with_sample(row(run["paths"], graph, "paths")),
+            by_paths(graph),
             figure(measured(graph).rules),
             f"**{figure(row(run['fused'], graph, 'fused')['mrr'])}**",
         )
@@ -129,10 +130,15 @@ def paths_table() -> str:
     return "\n".join(lines)
 
 
-def with_sample(found: dict[str, Any]) -> str:
-    """An MRR, and of how many questions if not of all."""
-    of_all = "|sample:" not in found["signature"]
-    return figure(found["mrr"]) + ("" if of_all else f" ({found['queries']:,} questions)")
+def by_paths(graph: str) -> str:
+    """The MRR by paths of a run, or of several seeds, and of how many questions if not of all."""
+    names = sorted(file.stem for file in (HOME / "results").glob(f"run-{graph}-seed-*.json"))
+    found = [row(read(name)["paths"], graph, "paths") for name in (f"run-{graph}", *names)]
+    of_all = "|sample:" not in found[0]["signature"]
+    text = figure(statistics.mean(one["mrr"] for one in found))
+    if names:
+        text += f" ± {figure(statistics.stdev(one['mrr'] for one in found))} ({len(found)} seeds)"
+    return text + ("" if of_all else f" ({found[0]['queries']:,} questions)")
 
 
 def trusted() -> list[tuple[str, dict[str, Any]]]:

@@ -19,6 +19,6 @@ def training_precision(device: torch.device, dim: int) -> torch.autocast:
 def use_bfloat16(device: torch.device, dim: int) -> bool:
     """Whether to train a model of this width with products in bfloat16."""
     if device.type != "cpu":
-        return True
+        return device.type == "cuda"
     checks = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
     return dim >= LEAST_DIM and any(check is not None and check() for check in checks)
