@@ -95,7 +95,8 @@ def evidence_table() -> str:
         run = read(f"run-{graph}")
         paths, fused = run["paths"], run["fused"]
         alone, frequency = (row(paths, graph, method) for method in ("paths", "frequency"))
-        minutes = f"{run['commands'][0]['seconds'] / 60:.0f} min"
+        training = run["commands"][0]
+        minutes = f"{training.get('cpu_seconds', training['seconds']) / 60:.0f} min"
         cells = [
             graph,
             f"`{paths['recipe']['name']}`",
