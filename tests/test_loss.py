@@ -16,7 +16,7 @@ SOURCES, CLASSES, DIM = 5, 7, 4
 ROW = torch.tensor([0, 0, 1, 3, 3, 3, 4])
 TARGET = torch.tensor([2, 5, 0, 1, 1, 6, 3])
 WEIGHT = torch.tensor([0.5, 1.5, 1.0, 2.0, 0.25, 0.75, 3.0])
-PRIOR = Prior(torch.tensor([0, 2, 3]), torch.tensor([1, 4, 6]), torch.tensor([0.7, 1.3, 2.0]))
+PRIOR = Prior(torch.tensor([0, 2, 3]), torch.tensor([1, 4, 6]), torch.tensor([0.7, 1.3, 2.0]), torch.ones(2))
 RELATIONS = torch.tensor([0, 1, 1, 0, 0])
 TARGETS = Targets(torch.arange(SOURCES), RELATIONS, ROW, TARGET, WEIGHT)
 

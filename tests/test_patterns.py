@@ -20,8 +20,10 @@ from squire.evaluation.paths import paths_signature
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency
 from squire.model.decoder import TransformerDecoder
+from squire.model.prior import Prior
 from squire.model.recipe import ModelConfig, load_recipe
 from squire.model.transformer import Transformer
+from squire.model.vocabulary import Vocabulary
 from squire.rules.rules import NONE, PSEUDO_COUNT, PatternConfidence, Rules
 from squire.search import patterns
 from squire.search.decoding import PathRanking, decode, rank_answers
@@ -190,6 +192,24 @@ def test_the_queried_edge_is_judged_by_the_model_and_by_its_edge_embeddings_alik
     mean = (logits.log_softmax(1) + model.edges.logits(heads, relations).log_softmax(1)) / 2
     decoder.begin(heads, relations)
     torch.testing.assert_close(decoder.queried_edge(relations), mean.log_softmax(1))
+
+
+@torch.no_grad()
+def test_where_every_tail_has_one_fact_the_prior_has_no_say() -> None:
+    capitals = [(i, 0, i + 3) for i in range(3)] + [(i, 1, 6) for i in range(3)]
+    graph = Adjacency.build(np.array(capitals, np.int32), 7, 2)
+    prior = Prior.from_adjacency(graph)
+    assert prior.facts_per_tail.tolist() == [1, 3, 1, 1]
+    torch.manual_seed(0)
+    config = ModelConfig(layers=1, dim=8, heads=2, feedforward=16, edge_rank=3)
+    with_prior, without = (Transformer(Vocabulary(7, 2), config, own) for own in (prior, None))
+    without.load_state_dict(with_prior.state_dict(), strict=False)
+    found = []
+    for decoder in map(TransformerDecoder, (with_prior, without)):
+        decoder.begin(torch.tensor([0, 0, 6]), torch.tensor([0, 1, 3]))
+        found.append(decoder.queried_edge(torch.tensor([0, 1, 3])))
+    torch.testing.assert_close(found[0][[0, 2]], found[1][[0, 2]])
+    assert found[0][1, 6] > found[1][1, 6] + 0.5
 
 
 def test_a_block_of_queries_is_ranked_like_each_of_them() -> None:

@@ -40,7 +40,7 @@ def test_among_some_entities_it_has_their_columns(entities: list[int]) -> None:
 
 
 def test_entities_that_are_nobodys_tail_have_no_entries() -> None:
-    prior = Prior(torch.tensor([0, 2, 3]), torch.tensor([1, 4, 1]), torch.tensor([0.5, 0.25, 2.0]))
+    prior = Prior(torch.tensor([0, 2, 3]), torch.tensor([1, 4, 1]), torch.tensor([0.5, 0.25, 2.0]), torch.ones(2))
     some = prior.among(torch.tensor([0, 1, 9]))
     row, position, value = some.entries(torch.tensor([1, 0, 1]))
     assert (row.tolist(), position.tolist(), value.tolist()) == ([0, 1, 2], [1, 1, 1], [2.0, 0.5, 2.0])

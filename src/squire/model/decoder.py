@@ -14,6 +14,7 @@ from torch import Tensor
 from squire.model.transformer import Transformer
 
 ROWS_IN_CACHE = 16
+ONE_FACT = 1.1  # fewer facts per tail than this on average: each tail has one
 NODES_AT_ONCE = 512  # their activations in a layer fit into the processor's cache
 
 
@@ -45,12 +46,19 @@ class TransformerDecoder:
         """log p(t | h, r, r): by the model, or the mean of that and of what its edge embeddings say alone.
 
         What the transformer adds to the embeddings is right in direction but twice too large: this mean is better
-        than either on every graph that was tried (docs/LOG.md).
+        than either on every graph that was tried (docs/LOG.md). Where tails have one fact each, as countries have
+        one capital, those that have theirs are the least probable answers, and the prior is left out.
         """
+        model = self._model
         logits, norm = self.entities(1, torch.arange(len(relations), device=self.device), relations)
-        if self._model.edges is None:
+        if model.edges is None:
             return logits - norm[:, None]
-        logits += self._model.edges.logits(self._entities[0], relations)
+        if model.prior is not None and model.prior_scale is not None:
+            single = torch.nonzero(model.prior.facts_per_tail[relations] < ONE_FACT)[:, 0]
+            row, entity, value = model.prior.entries(relations[single])
+            scale = model.prior_scale[relations[single[row]]]
+            logits.index_put_((single[row], entity), -value * scale, accumulate=True)
+        logits += model.edges.logits(self._entities[0], relations)
         return (logits / 2).log_softmax(1)
 
     def skip(self, level: int, parents: Tensor, relations: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Without this prior a model loses to a table of these counts on sparse graphs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,13 +24,16 @@ class Prior:
     offsets: Tensor  # (edge type + 1)
     entities: Tensor  # (entry)
     values: Tensor  # (entry)
+    facts_per_tail: Tensor  # (edge type): on average over its tails
 
     @classmethod
     def from_adjacency(cls, adjacency: Adjacency) -> Prior:
         """log(1 + count · entities / UNSEEN): the softmax of a row gives the smoothed frequencies."""
         offsets, tails, counts = tail_counts(adjacency)
         values = np.log1p(counts * (adjacency.num_entities / UNSEEN)).astype(np.float32)
-        return cls(torch.from_numpy(offsets), torch.from_numpy(tails), torch.from_numpy(values))
+        facts = np.bincount(adjacency.relations, minlength=2 * adjacency.num_relations)
+        per_tail = (facts / np.maximum(np.diff(offsets), 1)).astype(np.float32)
+        return cls(*(torch.from_numpy(array) for array in (offsets, tails, values, per_tail)))
 
     def entries(self, relations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of these edge types, concatenated: row, entity, value.  (entry) each"""
@@ -47,7 +50,8 @@ class Prior:
         position, at = ragged_ranges(*ends)
         order = relation[at].argsort(stable=True)
         rows = torch.arange(len(self.offsets), device=order.device)
-        return Prior(torch.searchsorted(relation[at][order], rows), position[order], value[at][order])
+        offsets = torch.searchsorted(relation[at][order], rows)
+        return replace(self, offsets=offsets, entities=position[order], values=value[at][order])
 
     @cached_property
     def _by_entity(self) -> tuple[Tensor, Tensor, Tensor]:
