@@ -295,7 +295,7 @@ def _by_paths(folder: Path, options: EvaluationOptions, progress: Progress) -> _
     graph, changes = trained.graph, dict(options.search)
     if constraint := changes.pop("constraint", None):
         changes["constraint"] = _constraint(constraint, trained)
-    patterns = trained.pattern_confidence
+    patterns = trained.rules.patterns
     decoding = DecodingOptions.from_recipe(trained.recipe, trained.known_edges, patterns=patterns, **changes)
     ranks = rank_by_paths(
         trained.decoder, graph, options.queries(graph), decoding, trained.recipe.train.seed,

@@ -215,7 +215,7 @@ class Reasoner:
         constraint = known if grounded else None
         return DecodingOptions.from_recipe(
             self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint,
-            patterns=self.run.pattern_confidence,
+            patterns=self.run.rules.patterns,
         )  # fmt: skip
 
     def stream(

@@ -10,6 +10,7 @@ constant rules whose head is an inverse relation.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,11 @@ class Rules:
     def smoothed_confidence(self) -> npt.NDArray[np.float64]:
         """The confidence with PSEUDO_COUNT failures added, by which rules are ranked.  (rule)"""
         return self.support / (self.body_count + PSEUDO_COUNT)
+
+    @cached_property
+    def patterns(self) -> PatternConfidence:
+        """Their confidence by pattern. Kept here, because runs that differ in facts share their rules."""
+        return PatternConfidence.from_rules(self)
 
     def take(self, index: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Rules:
         """Some of the rules, in the order of `index`."""

@@ -25,7 +25,7 @@ from squire.model.transformer import Transformer
 from squire.model.vocabulary import Vocabulary
 from squire.paths._lookups import PathIndex
 from squire.rules.anyburl import read_run_rules
-from squire.rules.rules import PatternConfidence, Rules
+from squire.rules.rules import Rules
 from squire.search.options import SearchEdges
 
 
@@ -73,11 +73,6 @@ class LoadedRun:
     def known_edges(self) -> SearchEdges:
         """The facts, to guide or constrain a search."""
         return SearchEdges(self.facts, self.device, name="graph")
-
-    @cached_property
-    def pattern_confidence(self) -> PatternConfidence:
-        """How often the patterns that paths follow are right."""
-        return PatternConfidence.from_rules(self.rules)
 
     @cached_property
     def path_index(self) -> PathIndex:

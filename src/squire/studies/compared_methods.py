@@ -74,7 +74,7 @@ def _paths(task: Task) -> Learned:
 
     note = _train_model(task)
     run = TrainedModel.load(task.folder)
-    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, patterns=run.pattern_confidence)
+    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, patterns=run.rules.patterns)
     return Learned(lambda query_set: rank_by_paths(run.decoder, run.graph, query_set, decoding, task.seed), note)
 
 

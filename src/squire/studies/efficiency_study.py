@@ -240,7 +240,7 @@ class Measurement:
             return
         count, seed, splits = self._journal.header["questions"], run.recipe.train.seed, ("train", "valid")
         query_set = QuerySet.from_graph(run.graph, "valid", filter_splits=splits, sample=count, seed=seed)
-        decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, patterns=run.pattern_confidence)
+        decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, patterns=run.rules.patterns)
         done, began = len(self._ranks()), Seconds.now()
         for block in decode(run.decoder, query_set.queries[done:, :2], decoding):
             ranks = ranks_of(block, query_set.queries[done : done + len(block)], query_set.filter)

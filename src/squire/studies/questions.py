@@ -108,7 +108,7 @@ def draw_questions(
     queries = np.random.default_rng(seed).permutation(query_set.queries)
     if not need <= found and len(questions) < len(queries):
         reasoner = Reasoner(TrainedModel.load(run))
-        decoding = replace(decoding, patterns=reasoner.run.pattern_confidence)
+        decoding = replace(decoding, patterns=reasoner.run.rules.patterns)
         for question in _search(reasoner, query_set, queries[len(questions) :], decoding):
             journal.append(question.as_dict())
             questions.append(question)

@@ -41,7 +41,7 @@ from squire.model.recipe import Recipe
 from squire.model.transformer import Transformer
 from squire.paths.tries import Tries
 from squire.rules.anyburl import read_run_rules
-from squire.rules.rules import PatternConfidence, Rules
+from squire.rules.rules import Rules
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import new_model, seen_graph
 from squire.training.edges import EdgeFit
@@ -307,8 +307,8 @@ class Trainer:
             self.graph, "valid", filter_splits=seen, sample=train.valid_queries, seed=train.seed
         )
         rules = read_run_rules(self.folder, self.graph.labels) or Rules.empty(self.graph.num_relations)
-        beam, patterns = min(train.valid_beam, self.recipe.decode.beam), PatternConfidence.from_rules(rules)
-        decoding = DecodingOptions.from_recipe(self.recipe, known, beam=beam, patterns=patterns)
+        beam = min(train.valid_beam, self.recipe.decode.beam)
+        decoding = DecodingOptions.from_recipe(self.recipe, known, beam=beam, patterns=rules.patterns)
         ranking = rank_by_paths(TransformerDecoder(self.model), self.graph, query_set, decoding, train.seed)
         metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
