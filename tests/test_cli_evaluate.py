@@ -226,6 +226,7 @@ def test_other_settings_have_files_of_their_own(tmp_path: Path) -> None:
         ("-aggregate-max", "--aggregate", "max"),
         ("-prune-0.5", "--prune", "0.5"),
         ("-edge_ends-false", "--no-edge-ends"),
+        ("-aggregate-pool-unlinked-true", "--aggregate", "pool", "--unlinked"),
         ("-sample-1", "--sample", "1"),
         ("-sample-1-seed-4", "--sample", "1", "--seed", "4"),
         ("-beam-8-sample-3-side-both", "--sample", "3", "--side", "both", "--beam", "8"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import naive_beam
@@ -79,14 +80,16 @@ def ranked(follow: naive_beam.Follow, graph: Adjacency, head: int, relation: int
     relation=st.integers(0, 2 * R - 1),
     weight=st.sampled_from([0.0, 0.3, 1.0]),
     hops=st.integers(1, 3),
+    unlinked=st.booleans(),
 )
 def test_a_pool_weighs_the_queried_edge_against_all_patterns(
-    seed: int, head: int, relation: int, weight: float, hops: int
+    seed: int, head: int, relation: int, weight: float, hops: int, unlinked: bool
 ) -> None:
     follow, graph = naive_beam.random_follow(seed, E, 2 * R), random_graph(seed)
     rules, confidence = some_rules(seed)
     by_rule = PatternConfidence.from_rules(rules)
-    found = ranked(follow, graph, head, relation, edge_weight=weight, hops=hops, patterns=by_rule)
+    options = {"edge_weight": weight, "hops": hops, "patterns": by_rule, "unlinked": unlinked}
+    found = ranked(follow, graph, head, relation, **options)
     all_wrong = np.ones(E)
     for length in range(1, hops + 1):
         for pattern in itertools.product(range(2 * R), repeat=length):
@@ -98,7 +101,7 @@ def test_a_pool_weighs_the_queried_edge_against_all_patterns(
             chance = math.exp(score + follow(0, tuple(masked))[-1]) ** patterns.POWER
             all_wrong[ends] *= 1 - chance * confidence.get((relation, pattern), patterns.LEAST)
     pooled = np.exp(follow(0, (relation,))) ** weight * (1 - all_wrong + patterns.LEAST) ** (1 - weight)
-    known = graph.tails_of(head, relation).tolist()
+    known = [t for r, t in zip(*graph.edges(head), strict=True) if r == relation or unlinked]
     new = [entity for entity in range(E) if entity not in known]
     expected = {entity: pooled[entity] / pooled[new].sum() for entity in new}
     assert dict(zip(found.entity.tolist(), found.score.tolist(), strict=True)) == pytest.approx(expected, rel=1e-4)
@@ -227,8 +230,10 @@ def test_a_block_of_queries_is_ranked_like_each_of_them() -> None:
         )
 
 
-def test_signatures_say_whether_names_are_known() -> None:
+def test_signatures_say_whether_names_are_known_and_linked_pairs_excluded() -> None:
     queries = QuerySet.from_graph(make_graph({"train": [("a", "r", "b")], "test": [("b", "r", "a")]}), "test")
     for recipe, name in ((load_recipe("small"), "pool+names"), (load_recipe("paper-nell23k"), "max")):
         decoding = DecodingOptions.from_recipe(recipe, SearchEdges(small_graph()))
         assert paths_signature(queries, decoding, 0).aggregation == name
+        pooled = name.replace("pool+names", "pool+names+unlinked")
+        assert paths_signature(queries, replace(decoding, unlinked=True), 0).aggregation == pooled

@@ -215,6 +215,13 @@ def evaluate(
     edge_ends: Annotated[
         bool | None, typer.Option("--edge-ends/--no-edge-ends", help="A path ends after the queried relation.")
     ] = None,
+    unlinked: Annotated[
+        bool | None,
+        typer.Option(
+            "--unlinked/--no-unlinked",
+            help="By paths: entities linked with the head are no answers. Default: if none of valid is.",
+        ),
+    ] = None,
     weights: Annotated[
         Literal["best", "last"], typer.Option(help="Of the best epoch by valid, or the last.")
     ] = "best",
@@ -230,7 +237,7 @@ def evaluate(
     evaluation = squire.Run(run).evaluate(
         split=split, side=side, ranking=ranking, weights=weights, sample=sample, seed=seed, aggregate=aggregate,
         beam=beam, prune=prune, constraint=None if constraint == "none" else constraint, edge_ends=edge_ends,
-        graph=graph,
+        unlinked=unlinked, graph=graph,
     )  # fmt: skip
     if as_json:
         print_json(evaluation.as_dict())

@@ -73,7 +73,8 @@ def paths_signature(query_set: QuerySet, decoding: DecodingOptions, seed: int, c
         beam=str(decoding.beam),
         aggregation=decoding.aggregate
         + ("+edge-ends" if decoding.edge_ends and not pooled else "")
-        + ("+names" if decoding.names else ""),
+        + ("+names" if decoding.names else "")
+        + ("+unlinked" if decoding.unlinked and pooled else ""),
         known_share=f"{decoding.known_share:g}" if decoding.known_share and not pooled else "",
         edge_weight=f"{decoding.edge_weight:g}" if pooled else "",
         seed=str(seed),

@@ -35,7 +35,7 @@ from squire.rules.application import RuleEngine
 from squire.rules.rules import Rules
 from squire.rules.ruleset import RuleSet
 from squire.search.evidence import GRADES
-from squire.search.options import DecodingOptions, SearchEdges
+from squire.search.options import SearchEdges
 from squire.search.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class EvaluationOptions:
     sample: int | None = None
     seed: int = 0
     evidence: bool = True  # grade the evidence of some answers
-    search: Mapping[str, Any] = field(default_factory=dict)  # beam, aggregate, prune, constraint, edge_ends
+    search: Mapping[str, Any] = field(default_factory=dict)  # by `api.PathSettings`
 
     def __post_init__(self) -> None:
         if self.ranking not in (None, "paths", "fused"):
@@ -295,8 +295,7 @@ def _by_paths(folder: Path, options: EvaluationOptions, progress: Progress) -> _
     graph, changes = trained.graph, dict(options.search)
     if constraint := changes.pop("constraint", None):
         changes["constraint"] = _constraint(constraint, trained)
-    patterns = trained.rules.patterns
-    decoding = DecodingOptions.from_recipe(trained.recipe, trained.known_edges, patterns=patterns, **changes)
+    decoding = trained.decoding(**changes)
     ranks = rank_by_paths(
         trained.decoder, graph, options.queries(graph), decoding, trained.recipe.train.seed,
         lambda done, total: progress("paths", done, total),

@@ -211,12 +211,8 @@ class Reasoner:
         self, *, grounded: bool = False, beam: int | None = None, aggregate: Aggregate | None = None
     ) -> DecodingOptions:
         """The recipe's search settings, with these changes."""
-        known = self.run.known_edges
-        constraint = known if grounded else None
-        return DecodingOptions.from_recipe(
-            self.run.recipe, known, beam=beam, aggregate=aggregate, constraint=constraint,
-            patterns=self.run.rules.patterns,
-        )  # fmt: skip
+        constraint = self.run.known_edges if grounded else None
+        return self.run.decoding(beam=beam, aggregate=aggregate, constraint=constraint)
 
     def stream(
         self,

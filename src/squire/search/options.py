@@ -111,6 +111,7 @@ class DecodingOptions:
     known: Adjacency | None = None  # the edges that the paths of a pool follow
     patterns: PatternConfidence | None = None  # how often these are right, for a pool
     names: bool = False  # does the model know the names of entities? For signatures.
+    unlinked: bool = False  # is an entity that has an edge with the head no answer of a pool?
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:
@@ -147,6 +148,7 @@ class DecodingOptions:
         constraint: SearchEdges | None = None,
         edge_ends: bool | None = None,
         patterns: PatternConfidence | None = None,
+        unlinked: bool = False,
     ) -> DecodingOptions:
         """The recipe's settings with these changes; `known_edges` are those of the graph, for guidance."""
         own = recipe.decode
@@ -166,4 +168,5 @@ class DecodingOptions:
             known_edges.adjacency,
             patterns,
             bool(recipe.model.edge_rank) and recipe.model.edge_names,
+            unlinked,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from squire.core.run_files import BEST, FINGERPRINT_DIGITS, LAST, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.errors import CheckpointError, SettingError
 from squire.graph.adjacency import Adjacency
-from squire.graph.folds import held_back
+from squire.graph.folds import held_back, pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.model.decoder import TransformerDecoder
 from squire.model.fold_in import fold_in
@@ -26,7 +26,7 @@ from squire.model.vocabulary import Vocabulary
 from squire.paths._lookups import PathIndex
 from squire.rules.anyburl import read_run_rules
 from squire.rules.rules import Rules
-from squire.search.options import SearchEdges
+from squire.search.options import DecodingOptions, SearchEdges
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,18 @@ class LoadedRun:
     def known_edges(self) -> SearchEdges:
         """The facts, to guide or constrain a search."""
         return SearchEdges(self.facts, self.device, name="graph")
+
+    @cached_property
+    def unlinked(self) -> bool:
+        """Whether no pair of valid has an edge in train, by construction, so that linked pairs are no answers."""
+        graph = self.base or self.graph
+        (found,) = graph.kept.get("unlinked", lambda: (int(pairs_look_unlinked(graph)),))
+        return bool(found)
+
+    def decoding(self, **changes: Any) -> DecodingOptions:
+        """The recipe's search settings for this run, with these changes."""
+        own: dict[str, Any] = {"patterns": self.rules.patterns, "unlinked": self.unlinked}
+        return DecodingOptions.from_recipe(self.recipe, self.known_edges, **own | changes)
 
     @cached_property
     def path_index(self) -> PathIndex:

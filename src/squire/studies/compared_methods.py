@@ -69,12 +69,11 @@ def _rules(task: Task) -> Learned:
 
 def _paths(task: Task) -> Learned:
     from squire.evaluation.paths import rank_by_paths
-    from squire.search.options import DecodingOptions
     from squire.search.trained import TrainedModel
 
     note = _train_model(task)
     run = TrainedModel.load(task.folder)
-    decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, patterns=run.rules.patterns)
+    decoding = run.decoding()
     return Learned(lambda query_set: rank_by_paths(run.decoder, run.graph, query_set, decoding, task.seed), note)
 
 

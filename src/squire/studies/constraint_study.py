@@ -62,7 +62,7 @@ def constraint(
         query_set = QuerySet.from_graph(model.graph, split, sample=sample, seed=seed)
         if aggregate is None and model.recipe.decode.aggregate == "pool":  # which no constraint goes with
             aggregate = "sum"
-        decoding = DecodingOptions.from_recipe(model.recipe, model.known_edges, beam=beam, aggregate=aggregate)
+        decoding = model.decoding(beam=beam, aggregate=aggregate)
         study = ConstraintStudy(model, Path(out), query_set, decoding, edge_sets)
         return ConstraintResult(study.rows(search=search, progress=bar.stage))
 

@@ -35,7 +35,6 @@ from squire.graph.statistics import Stats
 from squire.model.recipe import Recipe, load_recipe, load_settings, recipe_for, save_settings
 from squire.paths.tries import Tries
 from squire.search.decoding import decode
-from squire.search.options import DecodingOptions
 from squire.search.trained import TrainedModel, seen_graph
 from squire.studies.costs import Pace, Seconds, machine, peak_mb
 from squire.studies.graphs import SMALLEST, GraphSource, open_graph, sample_graph, synthetic_graph
@@ -240,7 +239,7 @@ class Measurement:
             return
         count, seed, splits = self._journal.header["questions"], run.recipe.train.seed, ("train", "valid")
         query_set = QuerySet.from_graph(run.graph, "valid", filter_splits=splits, sample=count, seed=seed)
-        decoding = DecodingOptions.from_recipe(run.recipe, run.known_edges, patterns=run.rules.patterns)
+        decoding = run.decoding()
         done, began = len(self._ranks()), Seconds.now()
         for block in decode(run.decoder, query_set.queries[done:, :2], decoding):
             ranks = ranks_of(block, query_set.queries[done : done + len(block)], query_set.filter)

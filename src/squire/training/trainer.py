@@ -31,6 +31,7 @@ from squire.core.tensors import TensorFile, load_checkpoint, save_checkpoint
 from squire.errors import CheckpointError, TrainingError
 from squire.evaluation.paths import rank_by_paths
 from squire.evaluation.queries import QuerySet
+from squire.graph.folds import pairs_look_unlinked
 from squire.graph.graph import Graph
 from squire.model.batches import Batch, Batches, Masking
 from squire.model.decoder import TransformerDecoder
@@ -308,7 +309,9 @@ class Trainer:
         )
         rules = read_run_rules(self.folder, self.graph.labels) or Rules.empty(self.graph.num_relations)
         beam = min(train.valid_beam, self.recipe.decode.beam)
-        decoding = DecodingOptions.from_recipe(self.recipe, known, beam=beam, patterns=rules.patterns)
+        decoding = DecodingOptions.from_recipe(
+            self.recipe, known, beam=beam, patterns=rules.patterns, unlinked=pairs_look_unlinked(self.graph)
+        )
         ranking = rank_by_paths(TransformerDecoder(self.model), self.graph, query_set, decoding, train.seed)
         metrics = ranking.metrics(intervals=False)
         self._mrr = metrics.mrr
