@@ -56,13 +56,18 @@ def record(name: str, label: str, trained: list[float] | None, seed: int, fuse: 
     found = json.loads(evaluation_file(HOME / run, kind, "test").read_text(encoding="utf-8"))
     recipe = json.loads((HOME / run / RECIPE).read_text(encoding="utf-8"))
     rows = [row for row in found["rows"] if "method:fused" not in row["signature"]]
+    linked = []
+    if "+unlinked" in rows[0]["signature"]:  # a trait of the benchmark; what is it worth?
+        commands.append(took("evaluate", run, "--ranking", "paths", "--no-unlinked"))
+        file = evaluation_file(HOME / run, "paths", "test", unlinked=False)
+        linked = json.loads(file.read_text(encoding="utf-8"))["rows"][:1]
     return {
         "commands": commands,
         "commit": commit(),
         "cores": os.cpu_count(),
         "valid": valid_curve(HOME / run),
         **({"fused": {key: found[key] for key in KEPT if key in found}} if fuse else {}),
-        "paths": {"recipe": recipe, "rows": rows},
+        "paths": {"recipe": recipe, "rows": rows, **({"linked_pairs_allowed": linked} if linked else {})},
     }
 
 

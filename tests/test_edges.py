@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from naive_model import complex_rows
 from training_cases import VOCAB, samples_of, small_graph, small_tries
 
 from squire.core.progress import no_progress
-from squire.core.run_files import EDGES
+from squire.core.run_files import EDGES, RECIPE
 from squire.core.tensors import load_checkpoint
 from squire.graph.graph import Graph
 from squire.model.batches import Batches, Masking
@@ -22,7 +23,8 @@ from squire.model.decoder import TransformerDecoder
 from squire.model.edges import EdgeEmbedding
 from squire.model.recipe import ModelConfig, Recipe, TrainConfig
 from squire.model.transformer import Transformer
-from squire.training.edges import EdgeFit
+from squire.training import edges
+from squire.training.edges import EdgeFit, with_best_penalty
 
 TRAIN = TrainConfig(edge_passes=12, edge_penalty=0.01)
 
@@ -120,6 +122,46 @@ def test_with_all_entities_in_the_sample_nothing_changes(run: EdgeFit, tmp_path:
     graph = towns()
     all_but_one = fitted(graph, tmp_path, replace(TRAIN, edge_sampled=graph.num_entities - 1))
     assert max(all_but_one.mrr) == pytest.approx(max(run.mrr), abs=0.1)
+
+
+@pytest.mark.parametrize("stop_after", [None, 5, 20])
+def test_a_penalty_is_doubled_as_long_as_valid_gets_better(
+    tmp_path: Path, stop_after: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edges, "TRIAL_PASSES", 1)  # after more of them all facts of this graph are found
+    graph, penalties = towns(), [0.004 * 2**i for i in range(6)]
+    by_hand = [
+        max(fitted(graph, tmp_path / str(i), replace(TRAIN, edge_penalty=penalty), passes=1).mrr)
+        for i, penalty in enumerate(penalties)
+    ]
+    best = next(i for i in range(5) if by_hand[i + 1] <= by_hand[i])
+    assert best > 0
+    train = replace(TRAIN, edge_penalty=penalties[0], edge_search=True)
+    recipe = Recipe("own", model=ModelConfig(edge_rank=8, edge_names=False), train=train)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    if stop_after:
+        steps = iter(range(stop_after))
+        stopped = with_best_penalty(
+            graph, graph.train, recipe, folder, no_progress, lambda: next(steps, None) is None
+        )
+        assert stopped is None
+    found = with_best_penalty(graph, graph.train, recipe, folder, no_progress, lambda: False)
+    assert found is not None
+    assert found.train.edge_penalty == penalties[best]
+    assert json.loads((folder / RECIPE).read_text()) == found.to_dict()
+    assert not any(path.is_dir() for path in folder.iterdir())
+    assert with_best_penalty(graph, graph.train, found, folder, no_progress, lambda: False) == found
+    whole = fitted(graph, folder, found.train)
+    alone = fitted(graph, tmp_path / "alone", replace(TRAIN, edge_penalty=penalties[best]))
+    assert whole.mrr == alone.mrr
+    assert torch.equal(whole.edges.entity, alone.edges.entity)
+
+
+def test_without_valid_facts_no_penalty_is_searched_for(tmp_path: Path) -> None:
+    graph = replace(towns(), valid=np.empty((0, 3), np.int32))
+    recipe = Recipe("own", model=ModelConfig(edge_rank=8), train=replace(TRAIN, edge_search=True))
+    assert with_best_penalty(graph, graph.train, recipe, tmp_path, no_progress, lambda: False) == recipe
 
 
 def trades() -> Graph:

@@ -185,6 +185,8 @@ class TrainConfig(_Section):
     """With `model.edge_rank`, passes over the facts to fit the edge embeddings; fewer if valid gets no better."""
     edge_penalty: float = 0.05
     """The weight of the penalty on edge embeddings (N3)."""
+    edge_search: bool = False
+    """Double that as long as valid is ranked better after a few passes. The run keeps the value that was found."""
     edge_sampled: int = 0
     """As `sampled_entities`, while the edge embeddings are fitted."""
     hold_back: bool = False
@@ -409,6 +411,11 @@ def _value(text: str) -> object:
 def save_settings(folder: Path, graph: Graph, recipe: Recipe) -> None:
     """Write the graph and the recipe of a new run into its folder."""
     graph.save(folder / GRAPH)
+    save_recipe(folder, recipe)
+
+
+def save_recipe(folder: Path, recipe: Recipe) -> None:
+    """Write the recipe of a run into its folder."""
     with replacing(folder / RECIPE) as temporary:
         temporary.write_text(json.dumps(recipe.to_dict(), indent=1), encoding="utf-8")
 

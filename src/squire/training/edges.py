@@ -13,6 +13,7 @@ An entity with a single fact then knows from its name what kind of thing it is. 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from torch.nn import functional as F
 from squire.core.progress import Progress
 from squire.core.ragged import ranges
 from squire.core.run_files import EDGES
-from squire.core.tensors import load_checkpoint, save_checkpoint
+from squire.core.tensors import SUFFIX, load_checkpoint, save_checkpoint
 from squire.evaluation.baselines import rank_by_scores
 from squire.evaluation.queries import QuerySet
 from squire.graph.adjacency import Adjacency, Ids
@@ -36,7 +37,7 @@ from squire.model.edges import INITIAL, EdgeEmbedding, complex_product, cubic_no
 from squire.model.fact_batches import ROW, FactBatches
 from squire.model.loss import trie_loss
 from squire.model.negative_sampling import NegativeSampler
-from squire.model.recipe import Recipe
+from squire.model.recipe import Recipe, save_recipe
 from squire.model.vocabulary import Vocabulary
 from squire.ranking._features import Profile
 from squire.ranking.fusion import words_of
@@ -45,7 +46,42 @@ from squire.ranking.fusion import words_of
 QUERIES_AT_ONCE, FEWEST_AT_ONCE, STEPS = 128, 16, 40
 LEARNING_RATE = 0.1  # of Adagrad, which suits embeddings that are seen rarely
 PATIENCE = 3  # passes without a better one
+TRIAL_PASSES = 3  # with each penalty that is tried
 VALID_QUERIES = 2000  # with fewer, chance ends the fit too early
+
+
+def with_best_penalty(
+    graph: Graph,
+    facts: Adjacency,
+    recipe: Recipe,
+    folder: Path,
+    progress: Progress,
+    should_stop: Callable[[], bool],
+) -> Recipe | None:
+    """The recipe with the penalty that suits the graph, if it asks for a search; None if stopped before.
+
+    The penalty is doubled as long as valid is ranked better after a few passes. Each has a folder of its own, so
+    that a search that was stopped goes on. The passes with the best one are kept: `EdgeFit` goes on from there.
+    """
+    if not recipe.train.edge_search or not len(graph.valid) or any(folder.glob(f"{EDGES}*{SUFFIX}")):
+        return recipe
+    best: tuple[float, Recipe, Path] | None = None
+    while True:
+        trial = folder / f"{EDGES}-{recipe.train.edge_penalty:g}"
+        trial.mkdir(exist_ok=True)
+        fit = EdgeFit(graph, facts, recipe, trial)
+        if not fit.fit(progress, should_stop, TRIAL_PASSES):
+            return None
+        if best and max(fit.mrr) <= best[0]:
+            break
+        best = max(fit.mrr), recipe, trial
+        recipe = replace(recipe, train=replace(recipe.train, edge_penalty=2 * recipe.train.edge_penalty))
+    _, recipe, trial = best
+    save_recipe(folder, recipe)
+    (trial / f"{EDGES}{SUFFIX}").rename(folder / f"{EDGES}{SUFFIX}")
+    for trial in folder.glob(f"{EDGES}-*"):
+        shutil.rmtree(trial)
+    return recipe
 
 
 class EdgeFit:

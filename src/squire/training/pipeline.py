@@ -29,7 +29,7 @@ from squire.rules.mining import mining_folder, mining_of
 from squire.rules.rules import Rules
 from squire.search.trained import seen_graph
 from squire.training.changes import learn_changes
-from squire.training.edges import EdgeFit
+from squire.training.edges import EdgeFit, with_best_penalty
 from squire.training.preparation import prepare
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
@@ -132,12 +132,14 @@ def _fit_edges(folder: Path, graph: Graph, recipe: Recipe, ends: float, progress
 
     Limited by operations rather than time, so that the result is the same on every machine.
     """
-    fit = EdgeFit(graph, seen_graph(graph, recipe).train, recipe, folder)
-    passes = int(EDGE_OPERATIONS / fit.pass_operations)
+    facts = seen_graph(graph, recipe).train
+    passes = int(EDGE_OPERATIONS / EdgeFit(graph, facts, recipe, folder).pass_operations)
     if passes < FEWEST_PASSES:
         logger.info("edge embeddings would take long on so large a graph, so they are left to training a model")
         return
-    fit.fit(progress, lambda: time.monotonic() >= ends, passes)
+    if math.isinf(ends):  # with a time limit the penalty is that of the recipe
+        recipe = with_best_penalty(graph, facts, recipe, folder, progress, lambda: False) or recipe
+    EdgeFit(graph, facts, recipe, folder).fit(progress, lambda: time.monotonic() >= ends, passes)
 
 
 def weigh_edges(folder: Path, progress: Progress = no_progress) -> Fusion | None:

@@ -45,7 +45,7 @@ from squire.rules.anyburl import read_run_rules
 from squire.rules.rules import Rules
 from squire.search.options import DecodingOptions, SearchEdges
 from squire.search.trained import new_model, seen_graph
-from squire.training.edges import EdgeFit
+from squire.training.edges import EdgeFit, with_best_penalty
 from squire.training.iterative import PathCollection
 from squire.training.preparation import sample_again
 from squire.training.schedule import Phase, learning_rate, phases
@@ -219,10 +219,14 @@ class Trainer:
         """
         if self.model.edges is None:
             return True
-        fit = EdgeFit(self.graph, self.seen.train, self.recipe, self.folder)
+        facts, unfinished = self.seen.train, True
         with self.team.leader_first():
-            unfinished = not fit.fit(progress, must_stop if self.team.leads else lambda: True)
-        self.model.edges.load_state_dict(fit.edges.state_dict())
+            stop = must_stop if self.team.leads else lambda: True
+            recipe = with_best_penalty(self.graph, facts, self.recipe, self.folder, progress, stop)
+            if recipe:
+                fit = EdgeFit(self.graph, facts, recipe, self.folder)
+                unfinished = not fit.fit(progress, stop)
+                self.model.edges.load_state_dict(fit.edges.state_dict())
         return not self.team.any(unfinished)
 
     def _enter_phase(self, progress: Progress, should_stop: Callable[[], bool]) -> bool:
