@@ -103,7 +103,7 @@ def evidence_table() -> str:
             minutes,
             f"**{figure(row(fused, graph, 'fused')['mrr'])}**",
             shares(fused),
-            f"**{figure(alone['mrr'])}**",
+            by_paths(graph),
             f"{alone['queries']:,}",
             figure(PUBLISHED[graph][0]),
             figure(frequency["mrr"]),
@@ -134,11 +134,14 @@ def paths_table() -> str:
 def by_paths(graph: str) -> str:
     """The MRR by paths of a run, or of several seeds, and of how many questions if not of all."""
     names = sorted(file.stem for file in (HOME / "results").glob(f"run-{graph}-seed-*.json"))
-    found = [row(read(name)["paths"], graph, "paths") for name in (f"run-{graph}", *names)]
+    paths = read(f"run-{graph}")["paths"]
+    found = [row(paths, graph, "paths"), *(row(read(name)["paths"], graph, "paths") for name in names)]
     of_all = "|sample:" not in found[0]["signature"]
     text = figure(statistics.mean(one["mrr"] for one in found))
     if names:
         text += f" ± {figure(statistics.stdev(one['mrr'] for one in found))} ({len(found)} seeds)"
+    for one in paths.get("linked_pairs_allowed", []):
+        text += f" ({figure(one['mrr'])} if linked pairs may be answers)"
     return text + ("" if of_all else f" ({found[0]['queries']:,} questions)")
 
 
