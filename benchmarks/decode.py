@@ -59,9 +59,15 @@ def main() -> None:
 
 
 def train(graph: Path, run: Path) -> None:
-    settings = ("model.layers=6", "model.dim=256", "model.feedforward=512", "train.epochs=4")
+    settings = (
+        "model.layers=6",
+        "model.dim=256",
+        "model.feedforward=512",
+        "train.epochs=4",
+        "train.iterate=false",
+    )
     options = [word for setting in settings for word in ("--set", setting)]
-    command = ["-m", "squire", "train", str(graph), "--out", str(run), "--recipe", "sparse", *options]
+    command = ["-m", "squire", "train", str(graph), "--out", str(run), "--recipe", "sparse", "--no-fuse", *options]
     subprocess.run([sys.executable, *command], check=True)
 
 
