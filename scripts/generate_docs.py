@@ -132,7 +132,7 @@ def paths_table() -> str:
 
 
 def by_paths(graph: str) -> str:
-    """The MRR by paths of a run, or of several seeds, and of how many questions if not of all."""
+    """The MRR by paths of one or several seeds, also with linked pairs, and the number of questions if not all."""
     names = sorted(file.stem for file in (HOME / "results").glob(f"run-{graph}-seed-*.json"))
     paths = read(f"run-{graph}")["paths"]
     found = [row(paths, graph, "paths"), *(row(read(name)["paths"], graph, "paths") for name in names)]

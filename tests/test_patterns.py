@@ -232,8 +232,8 @@ def test_a_block_of_queries_is_ranked_like_each_of_them() -> None:
 
 def test_signatures_say_whether_names_are_known_and_linked_pairs_excluded() -> None:
     queries = QuerySet.from_graph(make_graph({"train": [("a", "r", "b")], "test": [("b", "r", "a")]}), "test")
-    for recipe, name in ((load_recipe("small"), "pool+names"), (load_recipe("paper-nell23k"), "max")):
-        decoding = DecodingOptions.from_recipe(recipe, SearchEdges(small_graph()))
+    pool, best_path = ("small", "pool+names", "pool+names+unlinked"), ("paper-nell23k", "max", "max")
+    for recipe, name, unlinked in (pool, best_path):
+        decoding = DecodingOptions.from_recipe(load_recipe(recipe), SearchEdges(small_graph()))
         assert paths_signature(queries, decoding, 0).aggregation == name
-        pooled = name.replace("pool+names", "pool+names+unlinked")
-        assert paths_signature(queries, replace(decoding, unlinked=True), 0).aggregation == pooled
+        assert paths_signature(queries, replace(decoding, unlinked=True), 0).aggregation == unlinked

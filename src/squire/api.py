@@ -51,7 +51,7 @@ class PathSettings(SearchSettings, total=False):
     prune: float | None  # drop paths below this share of the tenth new answer
     constraint: str | None  # the edges that paths may use: "graph", or the name or file of another graph
     edge_ends: bool | None  # a path always ends after the queried relation
-    unlinked: bool | None  # entities that have an edge with the head are no answers
+    unlinked: bool | None  # leave out entities that have an edge with the head
 
 
 # ------------------------------------------------------------------------------------------------- graphs

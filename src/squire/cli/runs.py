@@ -219,7 +219,7 @@ def evaluate(
         bool | None,
         typer.Option(
             "--unlinked/--no-unlinked",
-            help="By paths: entities linked with the head are no answers. Default: if none of valid is.",
+            help="By paths: leave out entities linked to the head. Default: if valid has no linked pair.",
         ),
     ] = None,
     weights: Annotated[

@@ -151,7 +151,7 @@ class EvaluationOptions:
     sample: int | None = None
     seed: int = 0
     evidence: bool = True  # grade the evidence of some answers
-    search: Mapping[str, Any] = field(default_factory=dict)  # by `api.PathSettings`
+    search: Mapping[str, Any] = field(default_factory=dict)  # the keys of `api.PathSettings`
 
     def __post_init__(self) -> None:
         if self.ranking not in (None, "paths", "fused"):

@@ -93,6 +93,11 @@ def pairs_look_unlinked(graph: Graph) -> bool:
 
     True if none has one, although so many train triples have another edge that this is unlikely by chance.
     """
+    (found,) = graph.kept.get("unlinked", lambda: (int(_valid_avoids_linked_pairs(graph)),))
+    return bool(found)
+
+
+def _valid_avoids_linked_pairs(graph: Graph) -> bool:
     linked_in_train = is_linked(graph.train)
     if not len(linked_in_train):
         return False

@@ -111,7 +111,7 @@ class DecodingOptions:
     known: Adjacency | None = None  # the edges that the paths of a pool follow
     patterns: PatternConfidence | None = None  # how often these are right, for a pool
     names: bool = False  # does the model know the names of entities? For signatures.
-    unlinked: bool = False  # is an entity that has an edge with the head no answer of a pool?
+    unlinked: bool = False  # does a pool leave out entities that have an edge with the head?
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:

@@ -189,8 +189,8 @@ def _best_answers(
     right = -np.expm1(np.bincount(which, np.concatenate([np.empty(0), *wrong]), minlength=len(code)))
     edges = edges.copy()
     for row, (head, edge_type) in enumerate(queries.tolist()):
-        known = graph.edges(head)[1] if decoding.unlinked else graph.tails_of(head, edge_type)
-        edges[row, known] = -np.inf
+        excluded = graph.edges(head)[1] if decoding.unlinked else graph.tails_of(head, edge_type)
+        edges[row, excluded] = -np.inf
     is_new = np.isfinite(edges[code // size, code % size])
     code, right = code[is_new], right[is_new]
     query = code // size

@@ -76,10 +76,8 @@ class LoadedRun:
 
     @cached_property
     def unlinked(self) -> bool:
-        """Whether no pair of valid has an edge in train, by construction, so that linked pairs are no answers."""
-        graph = self.base or self.graph
-        (found,) = graph.kept.get("unlinked", lambda: (int(pairs_look_unlinked(graph)),))
-        return bool(found)
+        """Whether linked pairs are no answers, because no pair of valid has an edge in train by construction."""
+        return pairs_look_unlinked(self.base or self.graph)
 
     def decoding(self, **changes: Any) -> DecodingOptions:
         """The recipe's search settings for this run, with these changes."""

@@ -50,6 +50,12 @@ TRIAL_PASSES = 3  # with each penalty that is tried
 VALID_QUERIES = 2000  # with fewer, chance ends the fit too early
 
 
+def pass_operations(facts: Adjacency, recipe: Recipe) -> int:
+    """What a pass over the facts costs: three products of each query and competing entity, as in any training."""
+    classes = min(facts.num_entities, recipe.train.edge_sampled or facts.num_entities)
+    return 6 * len(facts.runs.heads) * classes * 2 * recipe.model.edge_rank
+
+
 def with_best_penalty(
     graph: Graph,
     facts: Adjacency,
@@ -105,8 +111,6 @@ class EdgeFit:
         queries = len(facts.runs.heads)
         at_once = min(QUERIES_AT_ONCE, max(FEWEST_AT_ONCE, queries // STEPS))
         self.batches = FactBatches(facts, vocab, ROW * at_once, 1, train.seed, negatives)
-        classes = min(graph.num_entities, train.edge_sampled or graph.num_entities)
-        self.pass_operations = 6 * queries * classes * 2 * rank  # three products of each pair, as in any training
         # Test must not influence when to stop, not even as a filter.
         self.query_set = None
         if len(graph.valid):

@@ -29,7 +29,7 @@ from squire.rules.mining import mining_folder, mining_of
 from squire.rules.rules import Rules
 from squire.search.trained import seen_graph
 from squire.training.changes import learn_changes
-from squire.training.edges import EdgeFit, with_best_penalty
+from squire.training.edges import EdgeFit, pass_operations, with_best_penalty
 from squire.training.preparation import prepare
 from squire.training.trainer import OnStep, Trainer, TrainingState
 
@@ -133,7 +133,7 @@ def _fit_edges(folder: Path, graph: Graph, recipe: Recipe, ends: float, progress
     Limited by operations rather than time, so that the result is the same on every machine.
     """
     facts = seen_graph(graph, recipe).train
-    passes = int(EDGE_OPERATIONS / EdgeFit(graph, facts, recipe, folder).pass_operations)
+    passes = int(EDGE_OPERATIONS / pass_operations(facts, recipe))
     if passes < FEWEST_PASSES:
         logger.info("edge embeddings would take long on so large a graph, so they are left to training a model")
         return
