@@ -56,7 +56,10 @@ def settings_for(name: str, graph: Graph) -> Settings:
     }  # fmt: skip
     near_zero = partial(torch.nn.init.normal_, std=1e-3)  # Adagrad at a high learning rate needs it
     start = {"entity_initializer": near_zero, "relation_initializer": near_zero}
-    complex_model = {"embedding_dim": 200, "regularizer": None, **start}
+    # The N3 penalty (Lacroix et al. 2018) on the heads and relations of a batch; tails are heads of inverses.
+    # World, valid, a minute each: .483 without, .562 with a weight of .03, .572 with .1, .544 with .3.
+    cubic = {"regularizer": "powersum", "regularizer_kwargs": {"p": 3.0, "weight": 0.1, "apply_only_once": True}}
+    complex_model = {"embedding_dim": 200, **cubic, **start}
     found = {
         "TransE": Settings({"embedding_dim": dim, "entity_constrainer": None}, negatives=32, **sampled),
         "RotatE": Settings({"embedding_dim": 64 if is_small else 100}, negatives=16, **sampled),
@@ -157,7 +160,11 @@ def train_embedding(name: str, task: Task) -> tuple[Embedding, str]:
 
 def _described(own: Settings) -> str:
     against = "all entities" if own.negatives is None else f"{own.negatives} sampled"
-    return f"dim {own.model['embedding_dim']}, {own.loss} against {against}, {own.optimizer} {own.learning_rate:g}"
+    penalty = ", N3 penalty" if "regularizer_kwargs" in own.model else ""
+    return (
+        f"dim {own.model['embedding_dim']}, {own.loss} against {against}, "
+        f"{own.optimizer} {own.learning_rate:g}{penalty}"
+    )
 
 
 def learn_embedding(name: str, task: Task) -> Learned:
