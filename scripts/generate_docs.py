@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 import sys
+from functools import partial
 from html import unescape
 from typing import Any
 
@@ -76,12 +77,13 @@ def sides_table() -> str:
     return "\n".join(lines)
 
 
-def comparison_table() -> str:
-    """The field on world, as `squire compare` has measured it."""
-    content = read("compare-world")
+def comparison_table(graph: str) -> str:
+    """The field on a graph, as `squire compare` has measured it."""
+    content = read(f"compare-{graph}")
     settings = {key: content[key] for key in ("minutes", "side", "sample", "seed")}
     page = Comparison(content["graph"], HOME, settings, content["rows"]).markdown()
-    return page.split("\n\n`", 1)[0].split("\n", 2)[2]  # neither the title nor the signatures
+    page = page.split("\n\n`", 1)[0].split("\n", 2)[2]  # neither the title nor the signatures
+    return page.replace("\n## ", "\n### ")
 
 
 def evidence_table() -> str:
@@ -240,7 +242,9 @@ TABLES = {
         "ranking": ranking_table, "sides": sides_table, "evidence": evidence_table, "ordinary": ordinary_table,
         "promise": promise_table, "doubt": doubt_table, "scale": scale_table,
     },
-    "howto/compare.md": {"comparison": comparison_table},
+    "howto/compare.md": {
+        "comparison": partial(comparison_table, "world"), "NELL23K": partial(comparison_table, "NELL23K"),
+    },
     "../README.md": {"paths": paths_table},
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from typer.testing import CliRunner
 import squire
 from squire.cli import app
 from squire.evaluation import report
+from squire.graph.graph import Graph
 from squire.model import recipe
 from squire.ranking import fusion
+from squire.ranking.networks import NetworkOptions
+from squire.training import pipeline
 
 HOME = Path(__file__).resolve().parents[1]
 UNRUN = {"LOG.md", "cli.md"}  # a record of past commands; a list of all options
@@ -30,6 +34,7 @@ PAGES = [HOME / "README.md", *(page for page in sorted(HOME.glob("docs/**/*.md")
 BLOCK = re.compile(
     r"(?P<skip><!-- skip:[^\n]*-->\n)?^```(?P<kind>python|console)\n(?P<text>.*?)^```$", re.M | re.S
 )
+SHORT = ["train.epochs=1", "train.edge_passes=1", "train.valid_queries=20", "train.batch_nodes=2000"]
 CITIES = """@prefix ex: <http://example.org/> .
 ex:Vienna ex:country ex:Austria ; ex:river ex:Danube .
 ex:Linz ex:country ex:Austria ; ex:river ex:Danube .
@@ -42,14 +47,21 @@ ex:Ulm ex:country ex:Germany ; ex:river ex:Danube .
 @pytest.fixture(scope="module", autouse=True)
 def quick() -> Iterator[None]:
     """Recipes are tiny with one epoch, the fusion learns from few queries, and little evidence is graded."""
-    load = recipe.load_recipe
+    load, fit = recipe.load_recipe, fusion.fit_fusion
+    once = NetworkOptions(width=8, relation_width=4, epochs=1, batch_size=256)
 
     def tiny(name: Any, overrides: Any = ()) -> recipe.Recipe:
-        return load(name, [*TINY, "train.epochs=1", "train.valid_queries=20", *overrides])
+        return load(name, [*TINY, *SHORT, *overrides])
+
+    def small(graph: Graph, options: Any = None, *more: Any, **others: Any) -> fusion.Fusion:
+        options = replace(options or fusion.FusionOptions(), folds=3, ranker=once, confidence=once)
+        return fit(graph, options, *more, **others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipe, "load_recipe", tiny)
-        patch.setattr(fusion, "TRAINING_QUERIES", 500)
+        patch.setattr(pipeline, "fit_fusion", small)
+        for name in ("TRAINING_QUERIES", "QUESTIONS", "CALIBRATION_QUERIES"):
+            patch.setattr(fusion, name, 500)
         patch.setattr(report, "EVIDENCE_QUERIES", 5)
         yield
 

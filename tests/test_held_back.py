@@ -124,7 +124,7 @@ def test_a_pool_is_the_best_mixture() -> None:
         each = [
             np.logaddexp.reduce(pooled[lists.rows(i)]) - pooled[answer] for i, answer in enumerate(right.tolist())
         ]
-        return float(np.mean(each) + PENALTY * ((weights * features.std(0)) ** 2).sum())
+        return float(np.sum(each) + PENALTY * ((own - 1) ** 2 + ((weights * features.std(0)) ** 2).sum()))
 
     best = loss(pool.own, pool.weights)
     for change in (0.02, -0.02):
@@ -132,6 +132,19 @@ def test_a_pool_is_the_best_mixture() -> None:
         for column in range(2):
             assert loss(pool.own, pool.weights + change * np.eye(2)[column]) > best
     assert pool.weights[0] > 0.5 > abs(pool.weights[1])
+
+
+def test_a_few_lists_do_not_turn_the_ranking_over() -> None:
+    """Two lists in which the symbolic score is wrong are chance, a hundred are not."""
+
+    def own_weight(count: int) -> float:
+        lists, right = random_lists(0, count)
+        scores = np.where(np.isin(np.arange(len(lists.candidates)), right), -1.0, 0.0)
+        features = np.zeros((len(scores), 2), np.float32)
+        return fit_pool(EdgeScorer(EdgeEmbedding(4, 2, 2), ""), lists, right, scores, features).own
+
+    assert 0 < own_weight(2) < 1
+    assert own_weight(100) < 0
 
 
 def test_the_fusion_weighs_the_model_and_says_so(folder: Path) -> None:

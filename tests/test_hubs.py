@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +19,7 @@ import squire
 from squire.cli import app
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
+from squire.model.recipe import load_recipe
 from squire.ranking import features
 from squire.ranking.features import CandidateFeatures, CandidateLists
 from squire.ranking.fusion import FusionOptions, fit_fusion
@@ -24,8 +28,11 @@ from squire.rules import application
 from squire.rules.application import RuleEngine
 from squire.rules.mining import MiningOptions, mine_rules
 from squire.rules.rules import Rules
+from squire.training.pipeline import fuse_run, new_run
 
 ENTITIES, RELATIONS = 600, 4
+NETWORKS = NetworkOptions(width=8, epochs=1, batch_size=256)
+SMALL = FusionOptions(folds=3, ranker=NETWORKS, confidence=replace(NETWORKS, batch_size=4096))
 
 
 def hub_graph(entities: int = ENTITIES) -> Graph:
@@ -41,14 +48,24 @@ def hub_graph(entities: int = ENTITIES) -> Graph:
     return make_graph({"train": set(facts) - set(held_out), "valid": held_out[:30], "test": held_out[30:]})
 
 
-def test_a_hub_is_mined_fused_and_asked_about(tmp_path: Path) -> None:
-    graph = hub_graph()
-    run = squire.train(graph, tmp_path / "run", model=False, progress=False)
+@cache
+def hub_run() -> Path:
+    """The folder of a run without a model, trained once for all tests. Nothing is added to it."""
+    home = tempfile.TemporaryDirectory()
+    atexit.register(home.cleanup)
+    folder = Path(home.name) / "run"
+    with new_run(folder, hub_graph(200), load_recipe("small", ["train.edge_passes=1"])):
+        fuse_run(folder, SMALL)
+    return folder
+
+
+def test_a_hub_is_mined_fused_and_asked_about() -> None:
+    run = squire.Run(hub_run())
     for question in (("hub", None), ("e1", None)):
         for relation in ("r0", "r3"):
             found = run.answer(question[0], relation, k=5)
             assert all(np.isfinite(answer.confidence or 0) for answer in found)
-    assert run.answer(None, "r1", "hub", k=5).num_facts > 500
+    assert run.answer(None, "r1", "hub", k=5).num_facts > 180
     assert run.check("e1", "r1", "hub").is_fact
 
 
@@ -123,13 +140,12 @@ def test_a_question_without_hubs_is_not_marked(monkeypatch: pytest.MonkeyPatch) 
     assert [found.is_sampled(i) for i in range(3)] == [False, True, False]
 
 
-def test_answers_say_that_their_evidence_is_from_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_say_that_their_evidence_is_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     note = "estimated from a sample"
-    run = squire.train(hub_graph(), tmp_path / "run", model=False, progress=False)
-    ask = ["answer", str(run.folder), "hub", "r0", "-k", "2"]
+    ask = ["answer", str(hub_run()), "hub", "r0", "-k", "2"]
     for edges, sampled in ((10_000, False), (50, True)):
         monkeypatch.setattr(features, "EDGES", edges)
-        run = squire.Run(run.folder)
+        run = squire.Run(hub_run())
         found = run.answer("hub", "r0", k=2)
         assert found.sampled == sampled
         assert [one["sampled"] for one in found.as_dict()["answers"]] == [sampled] * 2
@@ -139,13 +155,11 @@ def test_answers_say_that_their_evidence_is_from_a_sample(tmp_path: Path, monkey
 
 
 def test_a_time_limit_is_kept_and_gives_a_fusion() -> None:
-    graph = hub_graph()
+    graph = hub_graph(200)
     mined = mine_rules(graph.train, MiningOptions(minutes=1e-4))
     assert not mined.complete
     assert not mined.interrupted
-    small = NetworkOptions(width=8, epochs=1, batch_size=64)
-    limited = fit_fusion(graph, FusionOptions(minutes=0.02, ranker=small))
-    unlimited = fit_fusion(graph, FusionOptions(ranker=small))
+    limited, unlimited = (fit_fusion(graph, replace(SMALL, minutes=minutes)) for minutes in (0.01, None))
     assert limited.info.queries < unlimited.info.queries
     (judged,) = limited.rank(graph.test[:3, :2])
     assert len(judged.scores)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_hubs import hub_graph
+from test_hubs import hub_run
 
 import squire
 from squire.core.kept import Kept
@@ -19,17 +19,9 @@ from squire.reasoning.reasoner import Reasoner
 ASKED = ("e1", "r1")
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    squire.train(hub_graph(), folder, model=False, progress=False)
-    shutil.rmtree(folder / INDEXES, ignore_errors=True)
-    return folder
-
-
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
-    shutil.copytree(trained, tmp_path / "run")
+def run(tmp_path: Path) -> Path:
+    shutil.copytree(hub_run(), tmp_path / "run", ignore=shutil.ignore_patterns(INDEXES))
     return tmp_path / "run"
 
 

@@ -21,6 +21,7 @@ GRAPHS: dict[str, Splits] = {
         "test": [("a", "v", "a")],
     },
     "one fact": {"train": [("a", "r", "b")]},
+    "four facts": {"train": [("a", "r", "b"), ("b", "r", "c"), ("c", "r", "a"), ("a", "s", "c")]},
     "ten facts": {"train": [(f"e{i}", "rs"[i % 2], f"e{i + 1}") for i in range(9)], "test": [("e0", "r", "e2")]},
     "one relation": {"train": [(f"e{i}", "r", f"e{3 * i % 11}") for i in range(11)], "valid": [("e0", "r", "e5")]},
 }

@@ -298,7 +298,9 @@ def _moments(features: Features, table: Sequence[Feature]) -> tuple[Tensor, Tens
 def _fit_network(
     network: Network, options: NetworkOptions, columns: Tensor, examples: Offsets, loss: Loss, seed: int
 ) -> Iterator[None]:
-    """Yields after every step."""
+    """Yields after every step. Without examples, as happens with a handful of facts, there is none."""
+    if not len(examples):
+        return
     for number, layer in enumerate(network.layers):
         if isinstance(layer, Dropout):
             layer.rng = np.random.default_rng([seed, number])
