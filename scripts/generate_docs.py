@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 import sys
+from collections.abc import Callable
 from functools import partial
 from html import unescape
 from typing import Any
@@ -237,7 +238,7 @@ def shares(content: dict[str, dict[str, float]]) -> str:
     return ", ".join(f"{value:.0f} %" if value >= 1 else f"{value:.2f} %" for value in percent)
 
 
-TABLES = {
+TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "results.md": {
         "ranking": ranking_table, "sides": sides_table, "evidence": evidence_table, "ordinary": ordinary_table,
         "promise": promise_table, "doubt": doubt_table, "scale": scale_table,
