@@ -26,16 +26,19 @@ GRAPHS: dict[str, Splits] = {
     "one relation": {"train": [(f"e{i}", "r", f"e{3 * i % 11}") for i in range(11)], "valid": [("e0", "r", "e5")]},
 }
 
+OTHERS = [
+    ["model.typed=false", "model.edge_rank=0", "train.sampled_entities=0"],
+    ["train.sampled_entities=1", "train.iterate=true"],
+]
+
 
 @pytest.mark.parametrize(
-    "settings",
+    ("name", "settings"),
     [
-        [],
-        ["model.typed=false", "model.edge_rank=0", "train.sampled_entities=0"],
-        ["train.sampled_entities=1", "train.iterate=true"],
+        *((name, []) for name in GRAPHS),
+        *((name, settings) for name in ("one entity, held out", "ten facts") for settings in OTHERS),
     ],
 )
-@pytest.mark.parametrize("name", GRAPHS)
 def test_every_step_works_or_says_why_not(name: str, settings: list[str], tmp_path: Path) -> None:
     graph = make_graph(GRAPHS[name])
     head, relation, _ = GRAPHS[name]["train"][0]
