@@ -60,12 +60,15 @@ from squire.search.trained import LoadedRun
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 
-TRAINING_QUERIES = 22_000  # in both directions: all that NELL23K has
-WRONG_CANDIDATES = 100  # of a query, for the ranker to learn from; all of them take more time and memory
+# What the ranker learns from. Three times the questions gain .004 on NELL995 and FB15K237, and no more than twice
+# that many memory and time (docs/LOG.md), since of many questions fewer wrong candidates are needed.
+TRAINING_QUERIES = 66_000  # in both directions
+WRONG_CANDIDATES, TRAINING_CANDIDATES = 100, 3_300_000  # of a question, and of all
 CALIBRATION_QUERIES = 10_000
 # With a time limit: mining's share of it, the questions that tell what one costs, what fitting takes for each (CPU
-# seconds, on NELL23K), and the least share of all questions that are asked however little time there is.
-MINING_SHARE, PILOT_QUERIES, FITTING_SECONDS, LEAST_EFFORT = 0.5, 256, 0.0015, 0.05
+# seconds, on NELL23K), and the least share of all questions that are asked however little time there is, and the
+# least number for the ranker.
+MINING_SHARE, PILOT_QUERIES, FITTING_SECONDS, LEAST_EFFORT, LEAST_QUERIES = 0.5, 256, 0.0015, 0.05, 200
 POOL_QUERIES = 4000  # to weigh edge embeddings by
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
 
@@ -283,9 +286,11 @@ def fit_fusion(
     walks = fit_walks(graph.train, seed, mining.threads)
     features = CandidateFeatures(graph.train, rules, unlinked, words, walks=walks)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
-    effort = _effort(features, left, mining.threads, seed)
+    most = min(TRAINING_QUERIES, 2 * len(graph.train.triples))
+    effort = _effort(features, left, most, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)
-    found = _hidden_lists(graph, features, support, options, int(effort * TRAINING_QUERIES), stage)
+    asked = max(int(effort * most), min(LEAST_QUERIES, most))
+    found = _hidden_lists(graph, features, support, options, asked, stage)
     folds, counts = found.folds, (len(found.folds), found.queries, len(found.lists))
     ranker = fit_ranker(
         found.lists, found.right, found.stands_for, features.table, 2 * graph.num_relations, seed,
@@ -315,8 +320,9 @@ def _hidden_lists(
     most: int,
     stage: Stage,
 ) -> HiddenLists:
-    """What the ranker learns from."""
+    """What the ranker learns from: at most so many questions about hidden facts."""
     threads, seed = options.mining.threads, options.seed
+    wrong = min(WRONG_CANDIDATES, TRAINING_CANDIDATES // max(most, 1))
 
     def made() -> Iterator[tuple[HiddenFold, CandidateFeatures]]:
         for hidden in hidden_parts(graph.train, options.folds, seed, features.drop_linked):
@@ -325,11 +331,14 @@ def _hidden_lists(
 
     needs_several = 2 * len(graph.train.triples) < most * options.folds
     folds = one_ahead(made()) if needs_several and thread_count(threads) > 1 else made()
-    return hidden_lists(graph, folds, seed, threads, stage, most, WRONG_CANDIDATES)
+    return hidden_lists(graph, folds, seed, threads, stage, most, wrong)
 
 
-def _effort(features: CandidateFeatures, seconds: float, threads: int | None, seed: int) -> float:
-    """The share of all questions that can be asked in this time, by the cost of a few."""
+def _effort(features: CandidateFeatures, seconds: float, most: int, threads: int | None, seed: int) -> float:
+    """The share of all questions that can be asked in this time, by the cost of a few.
+
+    most: about hidden facts, for the ranker.
+    """
     facts = features.adjacency.triples
     if math.isinf(seconds) or not len(facts):
         return 1.0
@@ -339,7 +348,7 @@ def _effort(features: CandidateFeatures, seconds: float, threads: int | None, se
     for _ in features.stream(np.ascontiguousarray(asked), threads):
         pass
     each = (time.monotonic() - began) / len(asked) + FITTING_SECONDS / thread_count(threads)
-    every = TRAINING_QUERIES + 2 * QUESTIONS + CALIBRATION_QUERIES
+    every = most + 2 * QUESTIONS + CALIBRATION_QUERIES
     effort = agreed(float(np.clip(seconds / (each * every), LEAST_EFFORT, 1.0)))
     if effort < 1:
         logger.info("the time is enough for %.0f %% of the questions that are asked otherwise", 100 * effort)
