@@ -38,7 +38,7 @@ DECIMALS = 4
 class NetworkOptions:
     """Size and training; the defaults are the ranker's, tuned on valid of NELL23K (docs/LOG.md)."""
 
-    width: int = 64
+    width: int = 32
     relation_width: int = 16
     dropout: float = 0.3
     epochs: int = 4
