@@ -108,8 +108,8 @@ def draw_results() -> None:
     width = 0.14
     for place, graph in enumerate(GRAPHS):
         ours, run = measured(graph), read(f"run-{graph}")
-        by_paths, by_all = (row(run[kind], graph, kind)["mrr"] for kind in ("paths", "fused"))
-        values = (ours.frequency, *PUBLISHED[graph], ours.rules, by_paths, by_all)
+        by_paths = row(run["paths"], graph, "paths")["mrr"]
+        values = (ours.frequency, *PUBLISHED[graph], ours.rules, by_paths, ours.fused)
         for number, (name, value, colour) in enumerate(zip(NAMES, values, COLOURS, strict=True)):
             x = place + (number - 2.5) * width
             axes.bar(x, value, width * 0.94, color=colour, label=None if place else name)

@@ -60,9 +60,9 @@ from squire.search.trained import LoadedRun
 logger = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 
-# What the ranker learns from. Three times the questions gain .004 on NELL995 and FB15K237, and no more than twice
-# that many memory and time (docs/LOG.md), since of many questions fewer wrong candidates are needed.
-TRAINING_QUERIES = 66_000  # in both directions
+# What the ranker learns from, in both directions. Three times the questions gain .004 on NELL995 and FB15K237
+# (docs/LOG.md). Graphs of millions of facts have fewer again: each question takes longer there.
+TRAINING_QUERIES, QUERIES_OF_LARGE, LARGE = 66_000, 22_000, 500_000  # facts
 WRONG_CANDIDATES, TRAINING_CANDIDATES = 100, 3_300_000  # of a question, and of all
 # With fewer lists, a ranker of this width is surer of those that it has seen than of others. On world that raised
 # the calibration error of confidence from .007 to .012.
@@ -289,7 +289,8 @@ def fit_fusion(
     walks = fit_walks(graph.train, seed, mining.threads)
     features = CandidateFeatures(graph.train, rules, unlinked, words, walks=walks)
     left = math.inf if options.minutes is None else began + 60 * options.minutes - time.monotonic()
-    most = min(TRAINING_QUERIES, 2 * len(graph.train.triples))
+    facts = len(graph.train.triples)
+    most = min(TRAINING_QUERIES if facts < LARGE else QUERIES_OF_LARGE, 2 * facts)
     effort = _effort(features, left, most, mining.threads, seed)
     support = RuleSupport(features.rules, graph.train, mining)
     asked = max(int(effort * most), min(LEAST_QUERIES, most))
