@@ -127,7 +127,8 @@ def paths_table() -> str:
         )
         for graph in GRAPHS
     ]
-    names = ("tail frequency", "SQUIRE (paper)", "paths alone", "rules", "all evidence", "all evidence, both sides")
+    all_evidence = ("all evidence", "all evidence, both sides")
+    names = ("tail frequency", "SQUIRE (paper)", "paths alone", "rules", *all_evidence)
     lines = [f"| MRR | {' | '.join(GRAPHS)} |", "|---" * (len(GRAPHS) + 1) + "|"]
     lines += [f"| {' | '.join(cells)} |" for cells in zip(names, *columns, strict=True)]
     return "\n".join(lines)
