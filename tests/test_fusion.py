@@ -22,6 +22,7 @@ from squire.evaluation.ranks import realistic_rank
 from squire.graph.adjacency import Adjacency
 from squire.graph.graph import Graph
 from squire.graph.labels import LabelIndex, Labels
+from squire.ranking import fusion
 from squire.ranking.features import COLUMN, FEATURES, CandidateLists, Feature, absent, used_rules
 from squire.ranking.fusion import Fusion, FusionOptions, fit_fusion
 from squire.ranking.fusion_file import FILE_VERSION, has_fusion, load_fusion, save_fusion
@@ -104,6 +105,27 @@ def test_the_loss_is_the_cross_entropy_of_lists_in_which_wrong_candidates_are_re
         wrong = np.delete(own, answer - lists.offsets[i])
         expected.append(np.log(np.exp(scores[answer]) + times[i] * np.exp(wrong).sum()) - scores[answer])
     assert loss.item() == pytest.approx(np.mean(expected), abs=1e-3)
+
+
+def test_more_questions_get_fewer_wrong_candidates_and_a_wider_ranker(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, seen = families(), []
+
+    def note(lists: CandidateLists, *arguments: Any) -> Networks:
+        seen.append(np.diff(lists.offsets).max() - 1)
+        return fit_ranker(lists, *arguments)
+
+    monkeypatch.setattr(fusion, "fit_ranker", note)
+    options = replace(OPTIONS, folds=3, ranker=None, confidence=SMALL)
+    few = fit_fusion(graph, options)
+    monkeypatch.setattr(fusion, "WIDE_LISTS", few.info.lists)
+    monkeypatch.setattr(fusion, "TRAINING_CANDIDATES", 3 * 2 * len(graph.train.triples))
+    many = fit_fusion(graph, options)
+    assert (few.ranker.options.width, many.ranker.options.width) == (NetworkOptions.width, fusion.WIDE)
+    assert seen[0] > seen[1] == 3
+    assert few.info.queries == many.info.queries
+    monkeypatch.setattr(fusion, "LARGE", len(graph.train.triples))
+    monkeypatch.setattr(fusion, "QUERIES_OF_LARGE", 100)
+    assert fit_fusion(graph, options).info.queries == 100
 
 
 def test_fusion_ranks_held_out_answers_better_than_frequency(fitted: tuple[Graph, Fusion]) -> None:
