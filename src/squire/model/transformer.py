@@ -171,7 +171,7 @@ class Transformer(nn.Module):
         """
         logits = states @ self.embedding.weight[classes].T
         if self.edges is not None and relations is not None and entities is not None:
-            logits += self._edge_states(entities, relations) @ self.edges.entity.T
+            logits.addmm_(self._edge_states(entities, relations), self.edges.entity.T)  # no second copy
         if self.prior is not None and relations is not None and self.prior_scale is not None:
             row, column, value = self.prior.entries(relations)
             logits.index_put_((row, column), value * self.prior_scale[relations[row]], accumulate=True)
