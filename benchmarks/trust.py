@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squire.api import HOLDOUT
 from squire.completion.doubts import judge_facts
 from squire.core.files import replacing
 from squire.core.relations import both_directions
@@ -39,7 +38,7 @@ from squire.graph.adjacency import Adjacency, Ids
 from squire.graph.folds import can_be_hidden
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.loading import load_graph
-from squire.graph.triples import divide
+from squire.graph.triples import HOLDOUT, divide
 from squire.model.recipe import load_recipe
 from squire.ranking.calibration import Reliability
 from squire.ranking.context import OrdinaryQuestions, heads_of
@@ -217,7 +216,7 @@ STEPS: dict[str, Callable[[Graph, int], Figures]] = {"ordinary": ordinary, "prom
 def whole(graph: Graph, seed: int = 0) -> Graph:
     """All facts, divided as `squire train` divides a file."""
     every = np.concatenate([graph.triples(split) for split in SPLITS])
-    parts = divide(every, (HOLDOUT, HOLDOUT), np.random.default_rng(seed))
+    parts = divide(every, HOLDOUT, np.random.default_rng(seed))
     return Graph.build(graph.name, graph.labels, parts, is_divided=True)
 
 

@@ -348,7 +348,7 @@ def test_division_depends_on_the_seed_alone(tmp_path: Path) -> None:
 def test_a_single_file_is_divided_by_default(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tsv", "".join(f"e{i}\tr\te{j}\n" for i in range(10) for j in range(10)))
     graph = load_graph(path)
-    assert [len(graph.triples(split)) for split in SPLITS] == [80, 10, 10]
+    assert [len(graph.triples(split)) for split in SPLITS] == [90, 5, 5]
 
 
 def test_a_repeated_fact_does_not_leak_into_two_splits(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_what_train_cannot_spare_is_told(tmp_path: Path, caplog: pytest.LogCaptu
     graph = load_graph(write(tmp_path / "star.tsv", star))
     assert len(graph.valid) + len(graph.test) == 1
     [told] = caplog.messages
-    assert told.startswith(f"{tmp_path}/star.tsv: 1 of 10: fewer triples held out than requested")
+    assert told.startswith(f"{tmp_path}/star.tsv: 1 of 6: fewer triples held out than requested")
 
 
 @pytest.mark.parametrize("held", [(-0.1, 0.1), (0.5, 0.5), (0.1, 2.0), (float("nan"), 0.1), (0.1, float("nan"))])

@@ -18,6 +18,7 @@ from squire.errors import Interrupted, SettingError
 from squire.graph.changes import Action, Change, load_changes, record_change
 from squire.graph.graph import Graph
 from squire.graph.loading import is_divided, load_graph
+from squire.graph.triples import HOLDOUT
 from squire.rules.mining import MiningOptions, mine_rules, mining_of
 from squire.rules.ruleset import RuleSet
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from squire.reasoning.reasons import Reasons
 
 logger = logging.getLogger(__name__)
-HOLDOUT = 0.05  # share of a single file for each of valid and test
 
 
 class SearchSettings(TypedDict, total=False):
@@ -559,7 +559,7 @@ def _graph_to_train(graph: Graph | str | Path, holdout: float | None) -> Graph:
         if holdout is not None:
             raise SettingError(f"holdout={holdout:g}: this graph has its splits; only a single file is divided.")
         return _graph(graph)
-    share = HOLDOUT if holdout is None else holdout
+    share = HOLDOUT[0] if holdout is None else holdout
     if not 0 <= share < 0.5:
         raise SettingError(f"holdout={share:g}: expected a share from 0 to less than 0.5.")
     loaded = load_graph(graph, holdout=(share, share))

@@ -29,7 +29,7 @@ def _shares(text: str) -> tuple[float, float]:
     try:
         valid, test = (float(share) for share in text.split(","))
     except ValueError:
-        raise SettingError(f"--holdout {text}: expected two shares, e.g. 0.1,0.1.") from None
+        raise SettingError(f"--holdout {text}: expected two shares, e.g. 0.05,0.05.") from None
     return valid, test
 
 
@@ -66,7 +66,7 @@ def stats(
     header: Header = None,
     separator: Separator = None,
     literals: Literals = False,
-    holdout: HoldoutShares = "0.1,0.1",
+    holdout: HoldoutShares = "0.05,0.05",
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -143,7 +143,7 @@ def convert(
     header: Header = None,
     separator: Separator = None,
     literals: Literals = False,
-    holdout: HoldoutShares = "0.1,0.1",
+    holdout: HoldoutShares = "0.05,0.05",
     seed: Seed = 0,
 ) -> None:
     """Write a graph in another format; a .graph file loads fastest and keeps splits and labels together."""

@@ -268,7 +268,11 @@ def complete(
     min_score: Annotated[float, typer.Option(help="Leave out answers below this score.")] = 0.0,
     precision: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Keep answers of which this share was true on valid; needs a fusion."),
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Keep as many answers as possible of which this share should be true; needs a fusion.",
+        ),
     ] = None,
     ranking: RankingOption = None,
     grounded: GroundedOption = False,

@@ -21,7 +21,7 @@ from squire.errors import DataError, SettingError
 from squire.graph.adjacency import Adjacency, Ids, Offsets, sort_unique
 from squire.graph.labels import LabelIndex, Labels
 from squire.graph.statistics import Stats
-from squire.graph.triples import ROLES, block_from_object, divide, number
+from squire.graph.triples import HOLDOUT, ROLES, block_from_object, divide, number
 
 SPLITS = ("train", "valid", "test")
 NEGATIVES = {"valid": "valid_negatives", "test": "test_negatives"}  # files of triples that are known to be false
@@ -76,7 +76,7 @@ class Graph:
         test: Any = None,
         *,
         name: str = "graph",
-        holdout: tuple[float, float] = (0.1, 0.1),
+        holdout: tuple[float, float] = HOLDOUT,
         seed: int = 0,
     ) -> Graph:
         """From triples of labels: rows of (head, relation, tail), a pandas or polars frame, or an Arrow table.

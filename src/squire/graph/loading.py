@@ -39,7 +39,16 @@ from squire.graph.formats.openke import OpenKELabels, is_openke, openke_file, re
 from squire.graph.formats.rdf import LINE_FORMATS, OTHER_FORMATS, read_rdf, term_of
 from squire.graph.graph import FILE_SUFFIX, NEGATIVES, SPLITS, Graph
 from squire.graph.labels import Labels
-from squire.graph.triples import ROLES, Block, block_from_object, divide, header_order, named_columns, number
+from squire.graph.triples import (
+    HOLDOUT,
+    ROLES,
+    Block,
+    block_from_object,
+    divide,
+    header_order,
+    named_columns,
+    number,
+)
 
 log = logging.getLogger("squire")
 
@@ -56,7 +65,7 @@ WRITABLE = (".tsv", ".nt", ".parquet")
 def load_graph(
     source: str | Path,
     *,
-    holdout: tuple[float, float] = (0.1, 0.1),
+    holdout: tuple[float, float] = HOLDOUT,
     seed: int = 0,
     order: str | None = None,
     header: bool | None = None,
@@ -107,7 +116,7 @@ def check_graph(
     True
     """
     options = ReadOptions(order, header, separator, literals)
-    return _read_graph(datasets.resolve(source), options, (0.1, 0.1), 0, thorough=True)[1]
+    return _read_graph(datasets.resolve(source), options, HOLDOUT, 0, thorough=True)[1]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ HEADER_WORDS = {
     "t": {"tail", "t", "object", "obj", "o", "target", "dst", "to", "end", "tail_id", "object_id", "y_id"},
 }
 ROLES = ("head", "relation", "tail")
+HOLDOUT = (0.05, 0.05)  # shares of valid and test when a single file is divided
 
 
 @dataclass(frozen=True)

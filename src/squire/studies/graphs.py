@@ -13,11 +13,12 @@ from squire.graph.adjacency import Adjacency, Ids, Offsets
 from squire.graph.graph import SPLITS, Graph
 from squire.graph.labels import LabelIndex, Labels
 from squire.graph.loading import load_graph
+from squire.graph.triples import HOLDOUT
 
 GraphSource = Graph | str | Path
 
 
-def open_graph(graph: GraphSource, holdout: tuple[float, float] = (0.1, 0.1)) -> Graph:
+def open_graph(graph: GraphSource, holdout: tuple[float, float] = HOLDOUT) -> Graph:
     """A graph as it is, or loaded from a file, a folder or a dataset's name."""
     return graph if isinstance(graph, Graph) else load_graph(graph, holdout=holdout)
 
