@@ -15,7 +15,7 @@ from html import unescape
 from typing import Any
 
 import typer
-from plot_results import GRAPHS, HOME, PUBLISHED, measured, read, row
+from plot_results import GRAPHS, HOME, PUBLISHED, measured, path_rows, read, row
 from typer.cli import get_docs_for_click
 
 from squire.cli import app
@@ -136,14 +136,12 @@ def paths_table() -> str:
 
 def by_paths(graph: str) -> str:
     """The MRR by paths of one or several seeds, also with linked pairs, and the number of questions if not all."""
-    names = sorted(file.stem for file in (HOME / "results").glob(f"run-{graph}-seed-*.json"))
-    paths = read(f"run-{graph}")["paths"]
-    found = [row(paths, graph, "paths"), *(row(read(name)["paths"], graph, "paths") for name in names)]
+    found = path_rows(graph)
     of_all = "|sample:" not in found[0]["signature"]
     text = figure(statistics.mean(one["mrr"] for one in found))
-    if names:
+    if len(found) > 1:
         text += f" ± {figure(statistics.stdev(one['mrr'] for one in found))} ({len(found)} seeds)"
-    for one in paths.get("linked_pairs_allowed", []):
+    for one in read(f"run-{graph}")["paths"].get("linked_pairs_allowed", []):
         text += f" ({figure(one['mrr'])} if linked pairs may be answers)"
     return text + ("" if of_all else f" ({found[0]['queries']:,} questions)")
 

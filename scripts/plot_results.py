@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 HOME = Path(__file__).resolve().parents[1]
@@ -47,14 +48,14 @@ class Measured:
 
 def measured(graph: str) -> Measured:
     rules, fused = (read(f"{kind}-{graph}") for kind in ("rules", "fused"))
-    mean = fused["mrr"]["test, tail"]
+    mrr = fused["mrr"]["test, tail"]
     best = row(fused, graph, "fused")
     reliability = fused["reliability"]["test, tail"]
     return Measured(
         frequency=row(rules, graph, "frequency")["mrr"],
         rules=row(rules, graph, "rules+frequency")["mrr"],
-        fused=mean["mean"],
-        deviation=mean["deviation"] if mean["seeds"] > 1 else None,
+        fused=mrr["mean"],
+        deviation=mrr["deviation"] if mrr["seeds"] > 1 else None,
         hits1=best["hits1"],
         hits10=best["hits10"],
         errors=(reliability["first 1"]["error"], reliability["first 10"]["error"]),
@@ -70,6 +71,12 @@ def row(content: dict[str, Any], graph: str, method: str, side: str = "tail") ->
     start = f"{graph}|split:test|side:{side}|method:{method}|"
     found: dict[str, Any] = next(row for row in content["rows"] if row["signature"].startswith(start))
     return found
+
+
+def path_rows(graph: str) -> list[dict[str, Any]]:
+    """The rows of the ranking by paths, one for each seed."""
+    files = sorted((HOME / "results").glob(f"run-{graph}*.json"))
+    return [row(read(file.stem)["paths"], graph, "paths") for file in files if is_run_of(file.stem, graph)]
 
 
 def main() -> None:
@@ -107,8 +114,8 @@ def draw_results() -> None:
     figure, axes = plt.subplots(figsize=(9, 3.6), dpi=160)
     width = 0.14
     for place, graph in enumerate(GRAPHS):
-        ours, run = measured(graph), read(f"run-{graph}")
-        by_paths = row(run["paths"], graph, "paths")["mrr"]
+        ours = measured(graph)
+        by_paths = mean(one["mrr"] for one in path_rows(graph))
         values = (ours.frequency, *PUBLISHED[graph], ours.rules, by_paths, ours.fused)
         for number, (name, value, colour) in enumerate(zip(NAMES, values, COLOURS, strict=True)):
             x = place + (number - 2.5) * width
