@@ -64,13 +64,13 @@ Floats = npt.NDArray[np.float64]
 # (docs/LOG.md). Graphs of millions of facts have fewer again: each question takes longer there.
 TRAINING_QUERIES, QUERIES_OF_LARGE, LARGE = 66_000, 22_000, 500_000  # facts
 WRONG_CANDIDATES, TRAINING_CANDIDATES = 100, 3_300_000  # of a question, and of all
-# With fewer lists, a ranker of this width is surer of those that it has seen than of others. On world that raised
-# the calibration error of confidence from .007 to .012.
+# The width of the ranker from so many lists on. With fewer it is surer of lists that it has seen than of others,
+# which raised the calibration error of confidence on world from .007 to .012.
 WIDE, WIDE_LISTS = 64, 30_000
 CALIBRATION_QUERIES = 10_000
 # With a time limit: mining's share of it, the questions that tell what one costs, what fitting takes for each (CPU
-# seconds, on NELL23K), and the least share of all questions that are asked however little time there is, and the
-# least number for the ranker.
+# seconds, on NELL23K), and what is asked however little time there is: a share of all questions, and a number of
+# them for the ranker.
 MINING_SHARE, PILOT_QUERIES, FITTING_SECONDS, LEAST_EFFORT, LEAST_QUERIES = 0.5, 256, 0.0015, 0.05, 200
 POOL_QUERIES = 4000  # to weigh edge embeddings by
 KINDS = 4  # of answers to calibrate: tail or head, first of its list or not
